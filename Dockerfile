@@ -27,6 +27,8 @@ RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install 'hatchling>=1.26,<2'
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY hpq hpq
+COPY views views
+COPY ops ops
 COPY producer producer
 COPY worker worker
 COPY k8s k8s

@@ -169,7 +169,7 @@ VULNERABLE := '"name": "[^"]*", "version": "[^"]*", "vulns": \[{"id": "[^"]*"'
 audit: ## find risky code by bandit, and libraries with a known vulnerability by pip-audit
 	@test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
 	$(AUDIT)/bin/python -m pip --disable-pip-version-check install --quiet bandit==1.9.4 pip-audit==2.10.1
-	$(AUDIT)/bin/bandit --quiet --recursive -lll hpq producer worker
+	$(AUDIT)/bin/bandit --quiet --recursive -lll hpq views ops producer worker
 	$(PIP_AUDIT) --progress-spinner off --format json >$(AUDIT)/found.json 2>$(AUDIT)/log || true
 	@! grep -o $(VULNERABLE) $(AUDIT)/found.json
 	@grep -q '"vulns"' $(AUDIT)/found.json \

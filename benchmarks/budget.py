@@ -15,11 +15,11 @@ from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.server import Server, private_server
-from hpq.connection.client import connect
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.budget import Budget
 from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Claim, TrialId, TrialState
+from hpq.redis.client import connect
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext

@@ -18,12 +18,12 @@ from pathlib import Path
 from redis import Redis
 from redis.exceptions import ConnectionError as NoServer
 
+from hpq.access.session import Session
+from hpq.private_server.binary import find
 from hpq.settings import Settings
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
-from hpq_producer.embedded_redis.binary import find
-from hpq_producer.session import Session
 
 DEADLINE_S = 180.0
 

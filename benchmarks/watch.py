@@ -18,11 +18,11 @@ from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.trials import TrialStore
 from hpq.store.wire.trial import encode_new
-from hpq_producer.terminal.screen import DrawnLines
-from hpq_producer.terminal.style import TerminalInfo
-from hpq_producer.watch.frame import render
-from hpq_producer.watch.scene import SceneReader
-from hpq_producer.watch.view import View
+from hpq_views.text.screen import DrawnLines
+from hpq_views.text.style import TerminalInfo
+from hpq_views.watch.frame import render
+from hpq_views.watch.scene import SceneReader
+from hpq_views.watch.view import View
 
 _SMALL, _LARGE = 100, 100_000
 _RUNNING, _CURVES = 16, 60  # running trials, and ended ones with a curve

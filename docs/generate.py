@@ -17,12 +17,12 @@ from typing import Any
 import yaml
 from typer.core import TyperArgument
 
-from hpq.connection.credentials import SECRETS
 from hpq.errors import ExitCode
+from hpq.redis.credentials import SECRETS
 from hpq.settings import ABOUT, Settings, variable
+from hpq_ops.manifests import cluster_file
 from hpq_producer.cli import Lazy
 from hpq_producer.commands.table import COMMANDS
-from hpq_producer.manifests import cluster_file
 from hpq_producer.sweepfile import model
 
 FOLDER = Path(__file__).parent / "reference"

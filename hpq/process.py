@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from hpq.connection import credentials
+from hpq.redis import credentials
 
 
 def open_streams() -> None:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
-from hpq.connection import credentials
-from hpq.connection.credentials import SECRETS, redact
 from hpq.domain.retry_policy import LOST_MAX
 from hpq.domain.trial import Json
 from hpq.errors import SettingsError
 from hpq.notice import Notice
+from hpq.redis import credentials
+from hpq.redis.credentials import SECRETS, redact
 from hpq.setting_values import (
     parse_count,
     parse_folder,

@@ -10,11 +10,11 @@ import hypothesis
 import pytest
 from redis import Redis
 
-from hpq.connection.client import connect
 from hpq.domain.attempt import Nothing, WorkerPresence
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Claim
+from hpq.redis.client import connect
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys

@@ -14,13 +14,13 @@ from rich.console import Console
 
 from hpq.domain.status import Worker
 from hpq.domain.trial import Point, TrialState, TrialView
-from hpq_producer.page.sweep_data import SweepData
-from hpq_producer.reports.summary_page import importance_lines
-from hpq_producer.terminal.screen import DrawnLines
-from hpq_producer.terminal.style import TerminalInfo
-from hpq_producer.watch.frame import render
-from hpq_producer.watch.scene import Detail, Scene
-from hpq_producer.watch.view import View, reduce
+from hpq_views.page.sweep_data import SweepData
+from hpq_views.reports.summary_page import importance_lines
+from hpq_views.text.screen import DrawnLines
+from hpq_views.text.style import TerminalInfo
+from hpq_views.watch.frame import render
+from hpq_views.watch.scene import Detail, Scene
+from hpq_views.watch.view import View, reduce
 from tests.support.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from hpq_producer.page.render import sweep_page
+from hpq_views.page.render import sweep_page
 from tests.support.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made
 
 HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hpq.code.command import printed_by
 
-_OWN = ("hpq", "hpq_producer", "hpq_worker")
+_OWN = ("hpq", "hpq_views", "hpq_ops", "hpq_producer", "hpq_worker")
 # setuptools writes paths into .pth files, or finders with a MAPPING {package: directory}.
 _PROBE = """
 import json, sys

@@ -7,9 +7,9 @@ from contextlib import suppress
 from importlib import import_module
 from typing import IO, Any, cast
 
-from hpq.connection import credentials
 from hpq.errors import SettingsError
 from hpq.filestore.base import ID_FILE, checked_name, is_safe_name, new_id, store_id_in
+from hpq.redis import credentials
 
 # The types that callers distinguish, the narrower first.
 _KINDS = (FileNotFoundError, FileExistsError, PermissionError, OSError)

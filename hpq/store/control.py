@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hpq.connection.damage import answered
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError, UserError
+from hpq.redis.damage import answered
 from hpq.store.keys import SWEEP_PARTS
 from hpq.store.scripts import BATCH_ROWS, StoreContext, check_reply
 from hpq.store.wire.fields import flatten

@@ -9,11 +9,11 @@ from typing import Any
 
 from redis import Redis
 
-from hpq.connection.damage import answered
 from hpq.domain.identity import ParameterSet
 from hpq.domain.status import Event
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError
+from hpq.redis.damage import answered
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import count, decoding, moment

@@ -19,11 +19,11 @@ from typing import Any
 
 from redis.exceptions import OutOfMemoryError
 
-from hpq.connection.damage import answered
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError
 from hpq.filestore.base import Files, attempt_of, folder_of
+from hpq.redis.damage import answered
 from hpq.store.scripts import BATCH_ROWS, StoreContext
 from hpq.store.wire.fields import count, decoding, mapping
 

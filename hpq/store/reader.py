@@ -11,8 +11,8 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from hpq.connection.damage import answered
 from hpq.domain.status import ServerMemory, SweepStatus
+from hpq.redis.damage import answered
 from hpq.store.audit_reader import AuditReader
 from hpq.store.events import EventReader
 from hpq.store.keys import Keys

@@ -9,12 +9,12 @@ from typing import Any
 
 from redis import Redis
 
-from hpq.connection.damage import answered
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.status import UnreadableSweep, event_ms
 from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import Params, TrialId
 from hpq.errors import DecodeError, NotFound, no_sweep
+from hpq.redis.damage import answered
 from hpq.store.keys import Keys
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec

@@ -10,7 +10,6 @@ from typing import Any
 
 from redis import Redis
 
-from hpq.connection.damage import answered
 from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import (
     ALTERED,
@@ -22,6 +21,7 @@ from hpq.domain.trial import (
     TrialView,
 )
 from hpq.errors import DecodeError, NotFound, no_sweep
+from hpq.redis.damage import answered
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import count, decoding, real, trial_numbers
@@ -283,7 +283,7 @@ class TrialReader:
     def curves(self, sid: str, wanted: Sequence[tuple[int, str]]) -> list[Curve]:
         """Return the curves of pairs of trial number and metric; takes one round trip.
 
-        All values are of attempt 1; `hpq_producer.query.history` finds the others.
+        All values are of attempt 1; `hpq_views.rows.history` finds the others.
         """
         entries = self._entries([(TrialId(sweep=sid, number=n), m, "") for n, m in wanted])
         return [

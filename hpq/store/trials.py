@@ -13,7 +13,6 @@ from typing import Any
 
 from redis.exceptions import OutOfMemoryError
 
-from hpq.connection.damage import answered
 from hpq.domain.attempt import (
     AttachReply,
     CommitReply,
@@ -30,6 +29,7 @@ from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Artifacts, Claim, TrialId
 from hpq.errors import DecodeError, no_sweep
+from hpq.redis.damage import answered
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec

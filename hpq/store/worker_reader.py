@@ -12,11 +12,11 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import NoPermissionError
 
-from hpq.connection.damage import answered
 from hpq.domain.owner import EVERYBODY, LIMITS, Owner
 from hpq.domain.status import Fleet, ServerMemory, Worker
 from hpq.errors import DecodeError
 from hpq.notice import Notice
+from hpq.redis.damage import answered
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Reader, Row, decoding, loads, mapping, real, whole
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from hpq.access.session import Session
 from hpq.domain.status import FULL
 from hpq.errors import OutOfReach
-from hpq_producer.session import Session
-from hpq_producer.terminal.text import size, trials_of
+from hpq_views.text.text import size, trials_of
 
 TRIAL_BYTES = 450  # per queued trial, measured; excludes parameters beyond 200 bytes
 

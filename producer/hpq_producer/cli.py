@@ -224,7 +224,7 @@ class Lazy(TyperGroup):
         sys.exit(code if isinstance(code, int) else int(ExitCode.DONE))
 
     def invoke(self, ctx: Any) -> Any:
-        console = importlib.import_module("hpq_producer.terminal.console")
+        console = importlib.import_module("hpq_views.text.console")
         try:
             try:
                 return super().invoke(ctx)
@@ -242,7 +242,7 @@ class Lazy(TyperGroup):
 
     def _say(self, error: Exception, exit_code: ExitCode | None = None) -> int:
         """Print an error on stderr, with -o json also on stdout; return the exit code."""
-        console = importlib.import_module("hpq_producer.terminal.console")
+        console = importlib.import_module("hpq_views.text.console")
         if isinstance(error, OSError) and error.errno in _FULL_DISK:
             place = f" {error.filename}" if error.filename else ""
             text = f"cannot write{place}: {error.strerror}; free some space"
@@ -278,7 +278,7 @@ def root(
     version: bool = typer.Option(False, "--version", help="Print the version."),
 ) -> None:
     """Hyperparameter sweeps on your own GPUs."""
-    importlib.import_module("hpq_producer.terminal.console").replace_unknown_characters()
+    importlib.import_module("hpq_views.text.console").replace_unknown_characters()
     if version:
         typer.echo(f"hpq {__version__}")
     elif ctx.invoked_subcommand is None:

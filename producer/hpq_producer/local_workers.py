@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from hpq.access.session import Session, environment
 from hpq.domain.sweep import SweepView
 from hpq.error_ids import Code
 from hpq.filestore.local import location
 from hpq.notice import print_message
+from hpq.private_server import keeper
 from hpq.process import make_private, private_file
-from hpq_producer.embedded_redis import keeper
-from hpq_producer.session import Session, environment
 
 _MAX_CPU_WORKERS = 4
 _START_S = 20.0

@@ -130,7 +130,7 @@ def content_tag() -> str:
     """A tag that is another one wherever what runs in images is; manifests and pages do not."""
     mark = hashlib.sha256()
     files = [ROOT / name for name in _CONTENT]
-    for folder in ("hpq", "producer", "worker"):
+    for folder in ("hpq", "views", "ops", "producer", "worker"):
         files += [p for p in (ROOT / folder).rglob("*") if p.is_file() and p.suffix != ".pyc"]
     for path in sorted(files):
         mark.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())

@@ -15,11 +15,11 @@ from typing import Any
 import yaml
 from redis.exceptions import RedisError
 
-from hpq.connection.client import connect
 from hpq.domain.trial import TrialId, TrialView
+from hpq.redis.client import connect
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.cluster.kube import DEADLINE_S, Cluster, tweaked, wait_for
 from tests.support.commands import run_hpq, stdout_of
 

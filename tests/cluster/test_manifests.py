@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hpq_producer.manifests.cluster_file import Flags, load
-from hpq_producer.manifests.objects import folder
-from hpq_producer.manifests.render import render
+from hpq_ops.manifests.cluster_file import Flags, load
+from hpq_ops.manifests.objects import folder
+from hpq_ops.manifests.render import render
 from tests.cluster.conftest import MakeNamespace
 from tests.cluster.place import Namespace
 from tests.support.constants import ROOT

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hpq_producer.manifests.objects import folder
+from hpq_ops.manifests.objects import folder
 from tests.cluster.kube import DEADLINE_S, REDIS, Cluster, wait_for
 from tests.cluster.place import Namespace
 

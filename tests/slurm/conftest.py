@@ -18,8 +18,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
-from hpq.connection import address_file
-from hpq.connection.client import connect
+from hpq.redis import address_file
+from hpq.redis.client import connect
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from tests.support.commands import run_hpq, stdout_of

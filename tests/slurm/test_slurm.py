@@ -8,9 +8,9 @@ import signal
 import time
 from pathlib import Path
 
-from hpq.connection import credentials
 from hpq.domain.attempt import Reason
 from hpq.domain.trial import TrialState
+from hpq.redis import credentials
 from tests.slurm.conftest import Student
 from tests.support.constants import ROOT
 from tests.support.lab import audit

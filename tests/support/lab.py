@@ -22,14 +22,14 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.connection.client import connect
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialId, TrialView
 from hpq.filestore.local import regular
 from hpq.notice import Notice
+from hpq.redis.client import connect
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.commands import HPQ, run_hpq, stdout_of
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import Done, run_here

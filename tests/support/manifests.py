@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from hpq_producer.manifests.cluster_file import load
-from hpq_producer.manifests.render import render
+from hpq_ops.manifests.cluster_file import load
+from hpq_ops.manifests.render import render
 
 Yaml = dict[str, Any]
 Objects = dict[tuple[str, str], Yaml]

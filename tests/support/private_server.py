@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 
 from hpq.errors import OutOfReach
-from hpq_producer.embedded_redis import keeper
-from hpq_producer.embedded_redis.attach import Attached, attach
-from hpq_producer.embedded_redis.state import Record, ServerHome
+from hpq.private_server import keeper
+from hpq.private_server.attach import Attached, attach
+from hpq.private_server.state import Record, ServerHome
 from tests.support.constants import DEADLINE_S
 
 USER = """
 import os, subprocess, sys
 from pathlib import Path
 from hpq.errors import HpqError
-from hpq_producer.embedded_redis import attach as embedded
+from hpq.private_server import attach as embedded
 print("ready", flush=True)
 sys.stdin.readline()
 try:

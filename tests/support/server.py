@@ -15,7 +15,7 @@ from pathlib import Path
 from redis import Redis
 from redis.exceptions import RedisError
 
-from hpq.connection.client import connect
+from hpq.redis.client import connect
 from tests.support.constants import DEADLINE_S
 
 

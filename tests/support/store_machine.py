@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hpq.connection.client import connect
 from hpq.domain.attempt import (
     CommitReply,
     HeartbeatReply,
@@ -26,6 +25,7 @@ from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import EarlyTerminate, Goal, Launch, Metric, SweepView, TerminationRule
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
+from hpq.redis.client import connect
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
@@ -34,7 +34,7 @@ from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import NewRow
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 
 TRIALS, LEASE, HOUR = 4, 30_000, 3_600_000
 BANDS = (1, 2)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from hpq.access.session import Session
 from hpq.domain.sweep import SweepView
 from hpq.errors import UserError
 from hpq_producer.actions import control
-from hpq_producer.session import Session
-from hpq_producer.targets import check_owner, parse_targets
+from hpq_views.targets import check_owner, parse_targets
 
 _Act = Callable[[Session, SweepView, Sequence[str], control.Ask], str]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hpq.access.session import Session
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import OverBudget
 from hpq_producer.actions.writer import control_of
-from hpq_producer.query.filter import Filter
-from hpq_producer.query.selection import Selection
-from hpq_producer.session import Session
-from hpq_producer.terminal.text import number, trials_of
+from hpq_views.rows.filter import Filter
+from hpq_views.rows.selection import Selection
+from hpq_views.text.text import number, trials_of
 
 Ask = Callable[[str], None]  # raises unless the user agrees
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from hpq.access.session import Session
 from hpq_producer.actions.writer import control_of
-from hpq_producer.session import Session
-from hpq_producer.terminal.text import clean
+from hpq_views.text.text import clean
 
 
 def drain_worker(session: Session, worker: str, *, undo: bool) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
+from hpq.access.session import Session
 from hpq.domain.budget import HOUR_MS
 from hpq.domain.owner import EVERYBODY
 from hpq.domain.sweep import MAX_PRIORITY
@@ -13,8 +14,7 @@ from hpq.errors import Forbidden, UserError
 from hpq.notice import plural
 from hpq.shell import shell_hint
 from hpq_producer.actions.writer import control_of
-from hpq_producer.session import Session
-from hpq_producer.terminal.text import clean, trials_of
+from hpq_views.text.text import clean, trials_of
 
 STORED = {"priority": "priority", "running": "running", "gpu_hours": "gpu_ms"}  # key → limit
 KEYS = {limit: key for key, limit in STORED.items()}

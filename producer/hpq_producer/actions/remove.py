@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpq.connection.credentials import redact
+from hpq.access.session import Session
+from hpq.domain import durations
 from hpq.domain.sweep import SweepView
 from hpq.errors import SettingsError, UserError
 from hpq.filestore.local import location
 from hpq.notice import Notice
+from hpq.redis.credentials import redact
 from hpq.store.file_garbage import FileGarbage
-from hpq_producer import durations
 from hpq_producer.actions.writer import control_of
-from hpq_producer.session import Session
-from hpq_producer.stored_files import store_here
-from hpq_producer.terminal.text import clean
+from hpq_views.stored_files import store_here
+from hpq_views.text.text import clean
 
 
 def remove(

@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
+from hpq.access.session import Session
 from hpq.domain.sweep import SweepView
 from hpq.errors import UserError
 from hpq.store.wire.fields import MOST_TEXT, dumps, number
 from hpq.yamlfile.check import value_of
 from hpq.yamlfile.yaml_reader import resolve
 from hpq_producer.actions.writer import control_of
-from hpq_producer.analysis.owner_limits import check_priority
-from hpq_producer.analysis.sweep_limits import FIELDS, in_words
-from hpq_producer.session import Session
 from hpq_producer.sweepfile.model import CommonKeys, SweepFile
-from hpq_producer.terminal.text import trials_of
+from hpq_views.rows.owner_limits import check_priority
+from hpq_views.rows.sweep_limits import FIELDS, in_words
+from hpq_views.text.text import trials_of
 
 _TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
 _CLOSE = 0.75  # similarity of a typo; at difflib's 0.6, metric would match retries

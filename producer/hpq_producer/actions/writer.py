@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hpq_producer.session import Session
+from hpq.access.session import Session
 
 if TYPE_CHECKING:
     from hpq.store.control import SweepControl

@@ -8,7 +8,7 @@ import typer
 
 from hpq.errors import UserError
 from hpq.setting_values import parse_name
-from hpq_producer.terminal.output import Format
+from hpq_views.text.output import Format
 
 
 def checked_name(option: str, text: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from hpq.access.session import Session
 from hpq.code.signing import RowSigner
 from hpq.domain.identity import ParameterSet, same_data
 from hpq.domain.sweep import SweepView
@@ -22,9 +23,8 @@ from hpq.store.wire.trial import encode_new
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets
-from hpq_producer.terminal.text import trials_of
+from hpq_views.text.text import trials_of
 
 _SPACE_KEYS = ("parameters", "when", "exclude", "derive", "require", "zip", "points")
 # Keys that --into applies, or that do not affect the trials.

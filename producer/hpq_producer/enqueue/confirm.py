@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hpq.access.session import Session
 from hpq.code import signing
 from hpq.domain.identity import ParameterSet, digest
 from hpq.domain.sweep import Counts, SweepView
@@ -15,11 +16,10 @@ from hpq.search.replicates import SEED, replicated
 from hpq.shell import shell_hint
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import encode_new
-from hpq_producer.analysis.winner import CONFIRMS
 from hpq_producer.enqueue.submit import Enqueued, new_id, seal, write_rows
-from hpq_producer.query.selection import refuse_altered
-from hpq_producer.session import Session
-from hpq_producer.terminal.text import clean
+from hpq_views.rows.selection import refuse_altered
+from hpq_views.rows.winner import CONFIRMS
+from hpq_views.text.text import clean
 
 
 def refuse_unconfirmable(

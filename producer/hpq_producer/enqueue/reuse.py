@@ -16,7 +16,7 @@ from hpq.search.replicates import replicated, seed_at, seed_of_result
 from hpq.store.reader import StoreReader
 from hpq_producer.enqueue.provenance import CodeLocation, code_location
 from hpq_producer.sweepfile.spec import SweepSpec
-from hpq_producer.terminal.text import clean, trials_of
+from hpq_views.text.text import clean, trials_of
 
 _CHUNK = 100  # sweeps read in one round trip
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from hpq.access.home_files import remove_unused
+from hpq.access.session import Session
 from hpq.code import signing
 from hpq.code.bundle import keep, pack, unpack
 from hpq.domain.identity import ParameterSet, slug
@@ -23,7 +25,6 @@ from hpq.store.enqueue import SweepWriter
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import NewRow, SignRow, encode_new
-from hpq_producer.analysis.owner_limits import check_owner_limits
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import preflight, provenance
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
@@ -38,11 +39,10 @@ from hpq_producer.enqueue.reuse import (
     reusable_sets,
 )
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.home_files import remove_unused
 from hpq_producer.scaffold.template import refuse_unfilled
-from hpq_producer.session import Session
 from hpq_producer.sweepfile.field_types import IdleKeys
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
+from hpq_views.rows.owner_limits import check_owner_limits
 
 _OPEN_ENDED_SETS = 1_000  # trials that an open-ended sweep must have room for at its start
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"

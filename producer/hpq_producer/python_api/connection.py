@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hpq_producer.embedded_redis.attach import Attached
-from hpq_producer.embedded_redis.keeper import QUIET_S
-from hpq_producer.session import Session, open_session
+from hpq.access.session import Session, open_session
+from hpq.private_server.attach import Attached
+from hpq.private_server.keeper import QUIET_S
 
 _attached: dict[Path, Attached] = {}  # the private servers that this process keeps running
 

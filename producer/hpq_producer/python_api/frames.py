@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
+from hpq.extras import library
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.records import column_order
-from hpq_producer.extras import library
-from hpq_producer.query.history import HISTORY_COLUMNS, read_curves
-from hpq_producer.terminal.text import WHY_THINNED, trials_of
+from hpq_views.rows.history import HISTORY_COLUMNS, read_curves
+from hpq_views.rows.records import column_order
+from hpq_views.text.text import WHY_THINNED, trials_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

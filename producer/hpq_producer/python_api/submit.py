@@ -18,7 +18,7 @@ from hpq_producer.enqueue.submit import enqueue_sweep
 from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.sweep import Sweep
 from hpq_producer.sweepfile.load import load
-from hpq_producer.terminal.yaml_text import to_yaml
+from hpq_views.text.yaml_text import to_yaml
 
 _DICT = Path("sweep")  # names a dict in messages, and the sweep if the dict has no name
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from hpq.access.session import Session
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Json, TrialId, TrialState
 from hpq.errors import Held, OverBudget, UserError
 from hpq.notice import plural
 from hpq_producer.actions import control
-from hpq_producer.analysis.front import Front
-from hpq_producer.analysis.importance import Importance
-from hpq_producer.analysis.records import budget_record, state_word
-from hpq_producer.analysis.summary import summaries_of
-from hpq_producer.diagnosis.until_over import wait_until_over
 from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
-from hpq_producer.query.filter import Filter
-from hpq_producer.query.selection import (
+from hpq_views.reports.sweep_table import COLUMNS, SweepList, explain_waits
+from hpq_views.rows.filter import Filter
+from hpq_views.rows.front import Front
+from hpq_views.rows.importance import Importance
+from hpq_views.rows.records import budget_record, state_word
+from hpq_views.rows.selection import (
     Selection,
     best_trials,
     no_best,
@@ -27,10 +27,10 @@ from hpq_producer.query.selection import (
     refuse_altered,
     refuse_unknown_metric,
 )
-from hpq_producer.reports.sweep_table import COLUMNS, SweepList, explain_waits
-from hpq_producer.session import Session
-from hpq_producer.targets import owned_sweep
-from hpq_producer.terminal.text import clean, planned
+from hpq_views.rows.summary import summaries_of
+from hpq_views.targets import owned_sweep
+from hpq_views.text.text import clean, planned
+from hpq_views.why.until_over import wait_until_over
 
 if TYPE_CHECKING:
     from pandas import DataFrame

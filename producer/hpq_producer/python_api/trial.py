@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Failure, Params, TrialState, TrialView
-from hpq_producer.analysis.attempts import Attempt, attempts_of
-from hpq_producer.analysis.records import best_values, flat_record
-from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.frames import Metrics, history_frame
-from hpq_producer.reports.logs import Cleaner, read_log
-from hpq_producer.reports.ranking import result_columns, result_row
-from hpq_producer.terminal.style import Span, plain
-from hpq_producer.terminal.tables import Column, lay
-from hpq_producer.terminal.text import clean
+from hpq_views.reports.logs import Cleaner, read_log
+from hpq_views.reports.ranking import result_columns, result_row
+from hpq_views.rows.attempts import Attempt, attempts_of
+from hpq_views.rows.records import best_values, flat_record
+from hpq_views.rows.trial_row import TrialRow
+from hpq_views.text.style import Span, plain
+from hpq_views.text.tables import Column, lay
+from hpq_views.text.text import clean
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from hpq.domain import durations
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import CONSTRAINT_RULE
 from hpq.reporting import metric_name
@@ -30,7 +31,6 @@ from hpq.yamlfile.strict_types import (
     Whole,
     json_pattern,
 )
-from hpq_producer import durations
 
 # With Hydra's: +new, ++both, ~removed, group/option, group@package.
 PARAMETER_NAME = re.compile(r"(?:\+{1,2}|~)?[A-Za-z_][A-Za-z0-9_./@-]{0,99}\Z")

@@ -13,7 +13,7 @@ from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
 from hpq.store.reader import StoreReader
-from hpq_producer.manifests.secrets import secret_objects
+from hpq_ops.manifests.secrets import secret_objects
 from tests.support.commands import stdout_of
 from tests.support.desk import run_here
 from tests.support.ids import ids, refused

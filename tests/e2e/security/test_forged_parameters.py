@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
+from hpq.access.session import reader_of
 from hpq.code.signing import RowSigner
 from hpq.domain.trial import FailureKind, TrialState
 from hpq.filestore.local import open_files
 from hpq.settings import read
 from hpq.store.wire.fields import dumps
-from hpq_producer.page.sweep_data import encode_sweep, read_sweep
-from hpq_producer.session import reader_of
+from hpq_views.page.sweep_data import encode_sweep, read_sweep
 from tests.support.ids import ids, refused
 
 PROGRAM = """

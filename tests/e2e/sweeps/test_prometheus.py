@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hpq_producer.manifests.objects import folder
+from hpq_ops.manifests.objects import folder
 from hpq_worker.attempt.environment import reserved_port
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S

@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
+from hpq.access.session import reader_of
 from hpq.code import bundle
 from hpq.settings import read
-from hpq_producer.page.sweep_data import read_sweep
-from hpq_producer.session import reader_of
+from hpq_views.page.sweep_data import read_sweep
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import ids, refused

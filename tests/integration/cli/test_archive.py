@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from hpq.access.session import Session
 from hpq.archive.restore import restore
 from hpq.archive.write import write
 from hpq.domain.attempt import Nothing, Outcome, Reason, ReportBatch
@@ -24,8 +25,7 @@ from hpq.store import scripts
 from hpq.store.archive import ArchiveRestore
 from hpq.store.control import SweepControl
 from hpq.store.scripts import StoreContext
-from hpq_producer.audit.sweep_audit import audit_sweep
-from hpq_producer.session import Session
+from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.commands import HPQ
 from tests.support.ids import refused
 

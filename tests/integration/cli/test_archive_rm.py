@@ -20,7 +20,7 @@ from hpq.errors import UserError
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from hpq_producer.commands.admin import archive
 from hpq_worker.consumer.run_limit import RunLimit
 from tests.support.desk import Desk, run_here

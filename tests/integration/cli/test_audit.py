@@ -11,7 +11,7 @@ import pytest
 from hpq.domain.attempt import Outcome, Reason, ReportBatch
 from hpq.domain.trial import Artifacts, Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.golden import Golden
 
 LEASE = 30_000

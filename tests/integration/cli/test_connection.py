@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from hpq.access import connection_record
+from hpq.access.connection_record import BACKGROUND, ConnectionRecord
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import Artifacts, TrialState
 from hpq.filestore.base import folder_of
-from hpq_producer import connection_record
-from hpq_producer.connection_record import BACKGROUND, ConnectionRecord
 from tests.support.ids import ids, refused
 
 
@@ -189,7 +189,7 @@ import sys, time
 from pathlib import Path
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import Artifacts, TrialState
-from hpq_producer import connection_record
+from hpq.access import connection_record
 
 held = connection_record.acquire_lock(Path(sys.argv[1]), connection_record.BACKGROUND)
 print("held", flush=True)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from hpq.access.session import Session
 from hpq.code.signing import is_signed, key_of
 from hpq.domain.attempt import Nothing
 from hpq.domain.trial import Claim
@@ -22,7 +23,6 @@ from hpq_producer.commands.submit.enqueue import print_enqueued
 from hpq_producer.enqueue import code_discovery
 from hpq_producer.enqueue.submission import prepare
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
-from hpq_producer.session import Session
 from hpq_producer.sweepfile.load import load
 from tests.support.ids import raises
 

@@ -415,8 +415,9 @@ def test_no_module_of_the_current_directory_is_imported(
     hpq_process: Hpq, tmp_path: Path, trap
 ) -> None:
     """Neither by hpq's own processes, nor by the Python of programs when hpq asks it something."""
+    ours = ("hpq", "hpq_views", "hpq_ops", "hpq_producer", "hpq_worker")
     theirs = ("yaml", "redis", "typer", "pydantic", "rq", "sitecustomize", "usercustomize")
-    for name in {*sys.stdlib_module_names, *theirs, "hpq", "hpq_producer", "hpq_worker"}:
+    for name in {*sys.stdlib_module_names, *theirs, *ours}:
         (tmp_path / f"{name}.py").write_text(trap.module())
     (tmp_path / "train.py").write_text("")
     (tmp_path / "sweep.yaml").write_text(SWEEP)

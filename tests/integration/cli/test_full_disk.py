@@ -12,10 +12,10 @@ import pytest
 from redis import Redis, ResponseError
 from redis.exceptions import ConnectionError as NoServer
 
-from hpq.connection.client import FullServerDisk, connect
+from hpq.private_server.launch import answers
+from hpq.redis.client import FullServerDisk, connect
 from hpq.store.worker_reader import server_memory
-from hpq_producer.diagnosis.waiting import explain_full_server
-from hpq_producer.embedded_redis.launch import answers
+from hpq_views.why.waiting import explain_full_server
 from tests.support.ids import refused
 from tests.support.server import find_server
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from hpq_producer.home_files import UNUSED_S
+from hpq.access.home_files import UNUSED_S
 
 
 def test_an_enqueue_removes_what_no_sweep_needed_for_a_month_and_no_results(

@@ -36,8 +36,8 @@ from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq_producer.python_api.frames import trials_frame, write_parquet
-from hpq_producer.terminal.style import plain
-from hpq_producer.watch.app import Search, _important, matching
+from hpq_views.text.style import plain
+from hpq_views.watch.app import Search, _important, matching
 from tests.support.constants import DEADLINE_S, ROOT
 from tests.support.ids import ids, refused
 from tests.support.store_calls import end, fail, report, take

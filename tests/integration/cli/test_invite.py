@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from hpq.connection import credentials
-from hpq.connection.client import check_server, connect
+from hpq.access.connection_record import ConnectionRecord, with_joined
+from hpq.access.invitation import TOKEN_PREFIX, Invitation, joined, keep
 from hpq.errors import Forbidden, OutOfReach
+from hpq.redis import credentials
+from hpq.redis.client import check_server, connect
 from hpq.settings import read
-from hpq_producer.connection_record import ConnectionRecord, with_joined
-from hpq_producer.invitation import TOKEN_PREFIX, Invitation, joined, keep
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import drawn_here, run_here

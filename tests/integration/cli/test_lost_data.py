@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.connection.acl import users
+from hpq.redis.acl import users
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore

@@ -14,7 +14,7 @@ from redis.exceptions import OutOfMemoryError
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, Reason, ReportBatch
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.control import SweepControl
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.ids import ids, refused
 from tests.support.store_calls import reaped
 

@@ -12,15 +12,15 @@ import pytest
 from redis import Redis
 
 import hpq as api
+from hpq.access.session import open_session
 from hpq.domain.trial import FailureKind, TrialId
 from hpq.errors import DecodeError, Forbidden, HpqError
 from hpq.store.reader import StoreReader
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.sweep import decode_sweep
 from hpq_producer.actions.by_name import carry_out
-from hpq_producer.page.actions import Actions
-from hpq_producer.page.dashboard import Dashboard
-from hpq_producer.session import open_session
+from hpq_views.page.actions import Actions
+from hpq_views.page.dashboard import Dashboard
 from tests.support import odd_records
 from tests.support.ids import ids, refused
 from tests.support.odd_records import (

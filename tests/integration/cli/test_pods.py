@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from hpq.access import connection_record
+from hpq.access.connection_record import BACKGROUND, ConnectionRecord
+from hpq.access.session import open_session
 from hpq.domain.attempt import WorkerPresence
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_producer import connection_record
-from hpq_producer.connection_record import BACKGROUND, ConnectionRecord
-from hpq_producer.diagnosis import pods
-from hpq_producer.diagnosis.pods import PodReasons
-from hpq_producer.session import open_session
-from hpq_producer.terminal.style import TerminalInfo
-from hpq_producer.watch.scene import SceneReader
-from hpq_producer.watch.view import View
+from hpq_views.text.style import TerminalInfo
+from hpq_views.watch.scene import SceneReader
+from hpq_views.watch.view import View
+from hpq_views.why import pods
+from hpq_views.why.pods import PodReasons
 from tests.support.desk import Desk
 from tests.support.kube_api import SEEN, KubeApi, workers
 

@@ -18,7 +18,7 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
-from hpq_producer.diagnosis.waiting import explain_queue_position
+from hpq_views.why.waiting import explain_queue_position
 from tests.support.desk import Desk
 from tests.support.ids import ids
 from tests.support.server import calls

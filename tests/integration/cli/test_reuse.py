@@ -17,9 +17,9 @@ from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialS
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from hpq_producer.enqueue.provenance import CodeLocation, normalize_remote
-from hpq_producer.watch.event_log import event_line
+from hpq_views.watch.event_log import event_line
 from tests.support.desk import Desk
 from tests.support.folders import git
 from tests.support.store_calls import end, report

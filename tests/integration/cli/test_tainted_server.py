@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from hpq.access.session import Server
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Launch, Metric
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
@@ -19,8 +20,7 @@ from hpq.reporting import MAX_NAMES
 from hpq.sanitize import CONTROL, PAGE_OF_ERRORS, GuardedStream
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
-from hpq_producer.diagnosis.waiting import how_to_start
-from hpq_producer.session import Server
+from hpq_views.why.waiting import how_to_start
 from tests.support.desk import drawn_here
 from tests.support.ids import refused
 from tests.support.terminal import Pty

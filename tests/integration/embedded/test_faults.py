@@ -14,9 +14,9 @@ from urllib.parse import quote
 import pytest
 from redis import Redis
 
-from hpq_producer.embedded_redis import keeper, launch, state
-from hpq_producer.embedded_redis.attach import attach, running_socket
-from hpq_producer.embedded_redis.binary import Binary
+from hpq.private_server import keeper, launch, state
+from hpq.private_server.attach import attach, running_socket
+from hpq.private_server.binary import Binary
 from tests.support.constants import DEADLINE_S
 from tests.support.disk import small_disk
 from tests.support.ids import ids, raises

@@ -12,8 +12,8 @@ import sys
 import pytest
 from redis import Redis
 
-from hpq_producer.embedded_redis import keeper
-from hpq_producer.embedded_redis.attach import attach, running_socket
+from hpq.private_server import keeper
+from hpq.private_server.attach import attach, running_socket
 from tests.support.private_server import Home
 
 STOPPING = "Background append only file rewriting started"
@@ -23,7 +23,7 @@ print(child.pid, flush=True)
 sys.stdin.readline()
 """
 SAY_RUN_ID = """
-from hpq_producer.embedded_redis import keeper
+from hpq.private_server import keeper
 lines = keeper.ask(str(held.home.read_record().socket), "INFO server").splitlines()
 print(next(line for line in lines if line.startswith("run_id:"))[7:], flush=True)
 sys.stdin.readline()

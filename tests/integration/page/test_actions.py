@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 import pytest
 from redis import Redis
 
-from hpq.connection.acl import users
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialId, TrialState
+from hpq.redis.acl import users
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from tests.integration.page.conftest import Served, Tab

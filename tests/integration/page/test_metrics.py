@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from hpq.connection.acl import users
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import Failure, FailureKind, TrialState
+from hpq.redis.acl import users
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore

@@ -12,8 +12,8 @@ import pytest
 
 from hpq.domain.sweep import Goal
 from hpq.domain.trial import Failure, FailureKind, Json, Params, TrialId, TrialState, TrialView
-from hpq_producer.page.sweep_data import SweepData
-from hpq_producer.terminal.text import duration
+from hpq_views.page.sweep_data import SweepData
+from hpq_views.text.text import duration
 from tests.integration.page.conftest import Tab
 from tests.support.made_sweeps import (
     RANGES,
@@ -25,7 +25,7 @@ from tests.support.made_sweeps import (
 )
 
 pytest.importorskip("plotly", reason="plotly is not installed")
-render = pytest.importorskip("hpq_producer.page.render", reason="jinja2 is not installed")
+render = pytest.importorskip("hpq_views.page.render", reason="jinja2 is not installed")
 
 Open = Callable[..., Tab]
 

@@ -29,7 +29,7 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.lease.spool import Spool
 from tests.support.store_calls import remove_all

@@ -22,9 +22,9 @@ from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq.store.worker_reader import server_ms
+from hpq_ops.audit.sweep_audit import audit_sweep
 from hpq_producer.actions.set_limits import limits
-from hpq_producer.audit.sweep_audit import audit_sweep
-from hpq_producer.diagnosis.verdict import exit_code
+from hpq_views.why.verdict import exit_code
 from tests.conftest import MakeSweep
 
 LEASE, HOUR, SID = 30_000, 3_600_000, "demo-00000"

@@ -25,7 +25,7 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.yamlfile.check import value_of
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile.model import CommonKeys
 from tests.support.constants import DATA
 

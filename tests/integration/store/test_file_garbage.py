@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from hpq.connection.client import connect
 from hpq.domain.attempt import Reason
 from hpq.domain.sweep import Keep, Launch, SweepView
 from hpq.domain.trial import TrialId, Unstored
+from hpq.redis.client import connect
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.file_garbage import FileGarbage

@@ -28,7 +28,7 @@ from hpq.domain.trial import (
 )
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.store_calls import LEASE, Shelf, beat, end, take
 
 HERE = Checkpoint(store="abcd", path="hpq/s/1/1/checkpoint-1", step=2, counts={"acc": 2})

@@ -13,7 +13,7 @@ from hpq.domain.trial import Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.store_calls import beat
 
 LEASE = 30_000

@@ -18,7 +18,7 @@ from hpq.store.enqueue import SweepWriter
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import BATCH_ROWS, Scripts, StoreContext
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.server import calls, temporary_server
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]

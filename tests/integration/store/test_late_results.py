@@ -7,7 +7,7 @@ import pytest
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Nothing, Outcome, ReportBatch
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.store_calls import reaped
 
 LEASE = 30_000

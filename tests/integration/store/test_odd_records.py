@@ -9,11 +9,11 @@ import pytest
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from hpq.connection.damage import damage
 from hpq.domain.attempt import CommitReply, Nothing, Reason, ReportBatch, WorkerPresence
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Artifacts, Claim, TrialId, TrialView
 from hpq.errors import DecodeError
+from hpq.redis.damage import damage
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire import trial as trial_codec

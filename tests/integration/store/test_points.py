@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpq.connection.client import connect
 from hpq.domain.attempt import Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Checkpoint, Claim, FailureKind, Point, TrialId, TrialState
 from hpq.errors import DecodeError
+from hpq.redis.client import connect
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys

@@ -13,12 +13,12 @@ from redis import Redis
 from hpq.archive.restore import restore
 from hpq.archive.write import write
 from hpq.code.signing import is_signed, signed
-from hpq.connection.client import connect
 from hpq.domain.attempt import Nothing, WorkerPresence
 from hpq.domain.budget import Budget
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Launch, Metric, SweepState, SweepView
 from hpq.domain.trial import Claim
+from hpq.redis.client import connect
 from hpq.search.discrete import IntUniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
@@ -32,7 +32,7 @@ from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.search import encode_search
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from hpq_worker.suggest import processes
 from hpq_worker.suggest.loop import Suggester
 from tests.support.constants import DEADLINE_S

@@ -12,7 +12,7 @@ from hpq.domain.trial import Checkpoint, Claim, TrialState
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.conftest import MakeSweep
 from tests.support.store_calls import LEASE, beat
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpq.connection.acl import ROLES, line, users
+from hpq.redis.acl import ROLES, line, users
 
 
 def rules(role: str, version: tuple[int, int]) -> tuple[str, ...]:

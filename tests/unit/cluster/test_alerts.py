@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from hpq.domain.status import Fleet
-from hpq_producer.manifests.objects import folder
+from hpq_ops.manifests.objects import folder
 from tests.support.constants import DATA, ROOT
 
 client = pytest.importorskip("prometheus_client", reason="pip install prometheus-client")
-fleet_metrics = pytest.importorskip("hpq_producer.page.metrics")
+fleet_metrics = pytest.importorskip("hpq_views.page.metrics")
 parser = pytest.importorskip("prometheus_client.parser")
 
 # Each has few values, whatever the number of sweeps, trials and pods; an owner is a person.

@@ -15,8 +15,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from hpq.errors import UserError
-from hpq_producer.cli import app
-from hpq_producer.manifests.cluster_file import (
+from hpq_ops.manifests.cluster_file import (
     SCHEMA_FILE,
     ArchiveKeys,
     ClaimKeys,
@@ -27,7 +26,8 @@ from hpq_producer.manifests.cluster_file import (
     RedisKeys,
     load,
 )
-from hpq_producer.manifests.objects import folder
+from hpq_ops.manifests.objects import folder
+from hpq_producer.cli import app
 from tests.support.constants import ROOT
 from tests.support.ids import ids
 from tests.support.manifests import by_name, rendered

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hpq_producer.cluster.pods import read_cluster
-from hpq_producer.doctor.cluster import _redis, _workers, keys_agree
-from hpq_producer.doctor.local import Finding
+from hpq.kubernetes.pods import read_cluster
+from hpq_ops.doctor.cluster import _redis, _workers, keys_agree
+from hpq_ops.doctor.local import Finding
 from tests.support.kube_api import KubeApi, pod, workers
 
 KUBECTL = "kubectl --context moon -n apollo"

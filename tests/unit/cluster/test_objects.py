@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hpq_producer.cluster.objects import deployment_of, pod_of, scheduling_reason
-from hpq_producer.cluster.pods import read_cluster
+from hpq.kubernetes.objects import deployment_of, pod_of, scheduling_reason
+from hpq.kubernetes.pods import read_cluster
 from tests.support.kube_api import SEEN, KubeApi, workers
 
 

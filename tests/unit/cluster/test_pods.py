@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hpq.errors import Forbidden, OutOfReach
-from hpq_producer.cluster.pods import ClusterStatus, read_cluster
-from hpq_producer.diagnosis import pods
-from hpq_producer.diagnosis.pods import INTERVAL_S, PodReasons
+from hpq.kubernetes.pods import ClusterStatus, read_cluster
+from hpq_views.why import pods
+from hpq_views.why.pods import INTERVAL_S, PodReasons
 from tests.support.golden import Golden
 from tests.support.kube_api import SEEN, KubeApi, pod, scaler, workers
 

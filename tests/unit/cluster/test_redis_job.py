@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.connection import address_file, credentials
-from hpq.connection.client import connect
+from hpq.redis import address_file, credentials
+from hpq.redis.client import connect
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import Done, run_here
 from tests.support.ids import ids

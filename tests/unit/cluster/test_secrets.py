@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from hpq.connection import tls
+from hpq.access.connection_record import ConnectionRecord
 from hpq.errors import Forbidden, NotFound
-from hpq_producer.cluster import start_forwarder
-from hpq_producer.cluster.redis_access import (
+from hpq.kubernetes import start_forwarder
+from hpq.kubernetes.redis_access import (
     RedisService,
     expected_secrets,
     explain_missing,
     recreate_secrets,
 )
-from hpq_producer.connection_record import ConnectionRecord
+from hpq.redis import tls
 from tests.support.ids import raises
 
 

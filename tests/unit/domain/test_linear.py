@@ -10,19 +10,19 @@ from contextlib import suppress
 import pytest
 from redis.exceptions import ResponseError
 
-from hpq.connection.credentials import carried, hide, parse, redact
-from hpq.connection.damage import damage
+from hpq.domain import durations
 from hpq.domain.constraint import Constraint
 from hpq.domain.printed_line import mentions, metrics_in_text, metrics_of_line
+from hpq.redis.credentials import carried, hide, parse, redact
+from hpq.redis.damage import damage
 from hpq.sanitize import GuardedStream, visible
 from hpq.search.expressions import Expression
 from hpq.store import events
 from hpq.store.wire.points import decode_record
 from hpq.yamlfile.yaml_reader import resolve
-from hpq_producer import durations
-from hpq_producer.query.filter import Filter
 from hpq_producer.scaffold import script
-from hpq_producer.terminal.text import abbreviate, clean, clean_block
+from hpq_views.rows.filter import Filter
+from hpq_views.text.text import abbreviate, clean, clean_block
 from hpq_worker.runner.failures import first_to_fail, of_exit, split_rank
 
 Read = Callable[[str], object]

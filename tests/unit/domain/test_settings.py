@@ -9,10 +9,10 @@ from urllib.parse import quote, unquote
 import pytest
 
 from hpq import process as hpq_process
-from hpq.connection import credentials
-from hpq.connection.client import connect
-from hpq.connection.credentials import redact
 from hpq.errors import SettingsError
+from hpq.redis import credentials
+from hpq.redis.client import connect
+from hpq.redis.credentials import redact
 from hpq.settings import ABOUT, describe, read, unknown_settings
 from tests.support.ids import raises
 

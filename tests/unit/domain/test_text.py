@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpq_producer.reports.logs import Cleaner
-from hpq_producer.terminal.charts import Scale, buckets, curve, curve_scale, plot
-from hpq_producer.terminal.text import (
+from hpq_views.reports.logs import Cleaner
+from hpq_views.text.charts import Scale, buckets, curve, curve_scale, plot
+from hpq_views.text.text import (
     abbreviate,
     clean,
     clean_block,

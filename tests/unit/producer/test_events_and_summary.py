@@ -13,13 +13,13 @@ from hpq.domain.sweep import Counts, Goal, Metric
 from hpq.domain.trial import Failure, FailureKind, Json, TrialState, TrialView
 from hpq.errors import ExitCode, UserError
 from hpq.notice import plural
-from hpq_producer.analysis.summary import SweepSummary, effect
-from hpq_producer.diagnosis.verdict import exit_code
-from hpq_producer.reports.summary_page import effect_lines, failure_lines
-from hpq_producer.terminal.charts import bar, ends_of, scale_of
-from hpq_producer.terminal.style import Span, fold, plain
-from hpq_producer.terminal.tables import Column, lay
-from hpq_producer.watch.event_log import event_line
+from hpq_views.reports.summary_page import effect_lines, failure_lines
+from hpq_views.rows.summary import SweepSummary, effect
+from hpq_views.text.charts import bar, ends_of, scale_of
+from hpq_views.text.style import Span, fold, plain
+from hpq_views.text.tables import Column, lay
+from hpq_views.watch.event_log import event_line
+from hpq_views.why.verdict import exit_code
 from hpq_worker.process import devices
 from tests.support.golden import Golden
 from tests.support.views import sweep_view, trial_view
@@ -118,7 +118,7 @@ def test_the_median_and_mean_of_each_value_are_shown() -> None:
 def test_of_very_many_results_the_parameters_of_some_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hpq_producer.analysis.summary._MOST_SETS", 40)
+    monkeypatch.setattr("hpq_views.rows.summary._MOST_SETS", 40)
     tally = SweepSummary(SWEEP).add(
         _trial(i, [0.1, 0.4][i % 2], [0.5, 0.9][i % 2]) for i in range(1000)
     )

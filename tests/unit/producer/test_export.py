@@ -25,11 +25,11 @@ from hpq.domain.trial import Artifacts, Failure, FailureKind, Json, TrialId, Tri
 from hpq.errors import UserError
 from hpq.sanitize import CONTROL
 from hpq.shell import shell_line
-from hpq_producer.analysis.records import column_order, flat_record, trial_record
 from hpq_producer.commands.inspect.best import to_args
-from hpq_producer.terminal.output import guard_formula, write_csv
-from hpq_producer.terminal.text import clean
-from hpq_producer.terminal.yaml_text import to_yaml
+from hpq_views.rows.records import column_order, flat_record, trial_record
+from hpq_views.text.output import guard_formula, write_csv
+from hpq_views.text.text import clean
+from hpq_views.text.yaml_text import to_yaml
 from tests.support.views import sweep_view, trial_view
 
 UNPRINTABLE = re.compile(rf"{CONTROL.pattern}|[\ud800-\udfff]")

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
-from hpq_producer.page.curves import POINTS, pack_curves, thinned
-from hpq_producer.page.sweep_data import encode_sweep
-from hpq_producer.terminal.charts import axis_of, is_wide
+from hpq_views.page.curves import POINTS, pack_curves, thinned
+from hpq_views.page.sweep_data import encode_sweep
+from hpq_views.text.charts import axis_of, is_wide
 from tests.support.made_sweeps import (
     RANGES,
     SETS_OF_ARTICLE,

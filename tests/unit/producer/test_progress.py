@@ -8,7 +8,7 @@ import sys
 
 PROGRAM = """
 import sys
-from hpq_producer.terminal import console
+from hpq_views.text import console
 console._LATE_S = 0.0
 with console.progress_bar(4000, "writing sets") as show:
     for count in (1000, 4000):

@@ -8,11 +8,11 @@ import pytest
 
 from hpq.domain.sweep import Metric
 from hpq.domain.trial import Pruning, TrialState
-from hpq_producer.analysis.summary import SweepSummary
-from hpq_producer.reports.ranking import result_row, show_ranking
-from hpq_producer.reports.summary_page import comparison_cells, effect_lines, rest_line
-from hpq_producer.terminal.charts import scale_of
-from hpq_producer.terminal.style import plain
+from hpq_views.reports.ranking import result_row, show_ranking
+from hpq_views.reports.summary_page import comparison_cells, effect_lines, rest_line
+from hpq_views.rows.summary import SweepSummary
+from hpq_views.text.charts import scale_of
+from hpq_views.text.style import plain
 from tests.support.views import sweep_view, trial_view
 
 SWEEP = sweep_view(metric=Metric(name="val_loss"), varying=("learning_rate", "max_depth"))

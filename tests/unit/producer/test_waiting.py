@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from hpq.access.connection_record import KUBECTL
+from hpq.access.session import Server
 from hpq.domain.status import Worker
 from hpq.domain.sweep import FUNCTION, Launch, SweepView
 from hpq.notice import Notice
-from hpq_producer.connection_record import KUBECTL
-from hpq_producer.diagnosis import pods
-from hpq_producer.diagnosis.waiting import explain_no_worker
-from hpq_producer.session import Server
+from hpq_views.why import pods
+from hpq_views.why.waiting import explain_no_worker
 from tests.support.golden import Golden
 
 

@@ -18,18 +18,18 @@ from hpq.domain.status import DurationStats, ServerMemory, SweepStatus, Worker
 from hpq.domain.sweep import Counts, Goal, Launch, Metric
 from hpq.domain.trial import Failure, FailureKind, Params, Point, TrialState, TrialView
 from hpq.notice import Notice
-from hpq_producer.analysis.front import front_of
-from hpq_producer.analysis.winner import judge
-from hpq_producer.diagnosis.verdict import front_items, needed_actions
-from hpq_producer.diagnosis.waiting import explain_waiting
-from hpq_producer.reports.sweep_table import SweepList
-from hpq_producer.terminal.charts import Scale
-from hpq_producer.terminal.style import TerminalInfo, paint
-from hpq_producer.terminal.text import to_ascii, width
-from hpq_producer.watch.frame import LEAST_COLUMNS, LEAST_ROWS, _scale_title, render
-from hpq_producer.watch.scene import Detail, Scene, Standing
-from hpq_producer.watch.trial_columns import shown_names
-from hpq_producer.watch.view import Act, Mode, View, reduce
+from hpq_views.reports.sweep_table import SweepList
+from hpq_views.rows.front import front_of
+from hpq_views.rows.winner import judge
+from hpq_views.text.charts import Scale
+from hpq_views.text.style import TerminalInfo, paint
+from hpq_views.text.text import to_ascii, width
+from hpq_views.watch.frame import LEAST_COLUMNS, LEAST_ROWS, _scale_title, render
+from hpq_views.watch.scene import Detail, Scene, Standing
+from hpq_views.watch.trial_columns import shown_names
+from hpq_views.watch.view import Act, Mode, View, reduce
+from hpq_views.why.verdict import front_items, needed_actions
+from hpq_views.why.waiting import explain_waiting
 from tests.support.golden import Golden
 from tests.support.views import sweep_view, trial_view
 

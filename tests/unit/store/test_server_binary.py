@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hpq_producer.embedded_redis import binary as server_binary
-from hpq_producer.embedded_redis.binary import Binary
+from hpq.private_server import binary as server_binary
+from hpq.private_server.binary import Binary
 from tests.support.ids import raises
 
 REDIS_7 = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0"

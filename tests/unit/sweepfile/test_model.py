@@ -64,8 +64,8 @@ def test_a_command_that_shows_a_sweep_imports_only_what_it_shows(
     tmp_path: Path, command: str
 ) -> None:
     found = modules_after(COMMAND.format([command]), tmp_path)
-    assert not found & {"rq", "yaml", "sklearn", "hpq.store.enqueue", "hpq_producer.cluster.pods"}
-    assert ("hpq_producer.analysis.importance" in found) == (command == "summary")
+    assert not found & {"rq", "yaml", "sklearn", "hpq.store.enqueue", "hpq.kubernetes.pods"}
+    assert ("hpq_views.rows.importance" in found) == (command == "summary")
 
 
 def test_a_writer_imports_rq_only_to_mint_a_ticket(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from functools import partial
 
 from redis.exceptions import RedisError
 
-from hpq.connection import tls
-from hpq.connection.client import check_server, connect, explain
 from hpq.domain.attempt import WorkerPresence
 from hpq.errors import ExitCode, HpqError, UserError
+from hpq.redis import tls
+from hpq.redis.client import check_server, connect, explain
 from hpq.settings import Settings, read
 from hpq.store.control import SweepControl
 from hpq.store.file_garbage import FileGarbage

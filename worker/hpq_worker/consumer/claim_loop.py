@@ -16,14 +16,14 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 
-from hpq.connection.client import short_reason
-from hpq.connection.damage import damage
 from hpq.domain.attempt import CommitReply, Nothing, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.errors import BadParams, DecodeError, HpqError
 from hpq.notice import Notice, tagged
+from hpq.redis.client import short_reason
+from hpq.redis.damage import damage
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.execution import Result
 from hpq_worker.attempt.parts import WorkerParts

@@ -15,12 +15,12 @@ from threading import Event, Thread
 
 from redis.exceptions import RedisError
 
-from hpq.connection.credentials import redact
-from hpq.connection.damage import damage
 from hpq.domain.trial import Claim, TrialId
 from hpq.filestore.base import Files, is_reachable
 from hpq.filestore.local import open_files
 from hpq.notice import plural, tagged
+from hpq.redis.credentials import redact
+from hpq.redis.damage import damage
 from hpq.settings import Settings
 from hpq.store.file_garbage import FileGarbage
 from hpq_worker.files import artifacts, unstored

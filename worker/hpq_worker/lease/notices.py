@@ -19,10 +19,10 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from hpq.connection.damage import damage
 from hpq.domain.status import event_ms
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import DecodeError
+from hpq.redis.damage import damage
 from hpq.sanitize import visible
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader

@@ -13,8 +13,8 @@ from threading import Lock
 
 from redis.exceptions import OutOfMemoryError
 
-from hpq.connection.client import short_reason
 from hpq.notice import tagged
+from hpq.redis.client import short_reason
 
 log = logging.getLogger("hpq.redis")
 _REMIND_S = 300.0

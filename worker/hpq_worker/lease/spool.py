@@ -19,12 +19,12 @@ from pathlib import Path
 
 from redis.exceptions import DataError, ResponseError
 
-from hpq.connection.damage import damage
 from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.trial import Claim, TrialId
 from hpq.notice import tagged
 from hpq.process import make_private, sync_folder
+from hpq.redis.damage import damage
 from hpq.store.trials import TrialStore
 from hpq.store.wire import records
 from hpq.store.wire.attempt import OUTCOME

@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, ClassVar, get_args
 
-from hpq.connection import credentials
 from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.sweep import Metric
 from hpq.domain.trial import Claim, TrialId, TrialState
 from hpq.error_ids import Code
+from hpq.redis import credentials
 from hpq.sanitize import visible
 from hpq.settings import Settings
 from hpq_worker.process.protocol import LineBuffer

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hpq import process as hpq_process
-from hpq.connection import credentials
+from hpq.redis import credentials
 from hpq.settings import IN_POD, Settings
 
 # In a pod, the variables that programs see besides passed ones; all others are secret there.

@@ -38,7 +38,7 @@ local function close_search(s, why)
   if is_set(s.sampler) and not is_set(s.no_more) then set(s, 'no_more', why) end
 end
 
--- Errors of the server's own state, which pass (hpq/connection/damage.py).
+-- Errors of the server's own state, which pass (hpq/redis/damage.py).
 local PASSING = {'OOM', 'read only replica', 'MISCONF', 'NOREPLICAS', 'permission', "can't run"}
 
 -- Holds a sweep after an error in a part of a script that was for this sweep only.

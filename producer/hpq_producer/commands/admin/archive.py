@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
+from hpq.access.session import Session, open_session
 from hpq.archive.format import Header
 from hpq.archive.restore import read_whole, restore
 from hpq.archive.write import write
@@ -19,10 +20,9 @@ from hpq.store.archive import copied_from
 from hpq_producer.actions.remove import ended_sweeps, finish_removals, remove_archived
 from hpq_producer.capacity import check_capacity
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.session import Session, open_session
-from hpq_producer.stored_files import KeptFiles, files_of
-from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.text import WHY_THINNED, size, trials_of
+from hpq_views.stored_files import KeptFiles, files_of
+from hpq_views.text.output import Format, show_data
+from hpq_views.text.text import WHY_THINNED, size, trials_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

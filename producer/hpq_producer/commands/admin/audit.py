@@ -7,17 +7,17 @@ from typing import Any
 
 import typer
 
+from hpq.access.session import open_session
 from hpq.errors import ExitCode
 from hpq.notice import plural
-from hpq_producer.audit.replay import Audit
-from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_ops.audit.replay import Audit
+from hpq_ops.audit.sweep_audit import audit_sweep
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.session import open_session
-from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import show_lines
-from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import Line, Span, Style
-from hpq_producer.terminal.text import clean, exact_seconds, trials_of
+from hpq_views.targets import SweepRef
+from hpq_views.text.console import show_lines
+from hpq_views.text.output import Format, show_data
+from hpq_views.text.style import Line, Span, Style
+from hpq_views.text.text import clean, exact_seconds, trials_of
 
 _SHOWN = 50  # violations; --json lists all
 

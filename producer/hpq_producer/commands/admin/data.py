@@ -9,10 +9,10 @@ from typing import Annotated
 
 from typer import Argument
 
+from hpq.access.session import load_settings
 from hpq.datasets import WANTED, find
 from hpq.errors import DataMissing, UserError
 from hpq.shell import shell_line
-from hpq_producer.session import load_settings
 
 
 def data(

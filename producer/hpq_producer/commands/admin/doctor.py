@@ -7,19 +7,19 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from hpq.access.connection_record import NAMESPACE, connection_of_url, namespace_flags
+from hpq.access.session import load_settings
 from hpq.code.signing import fingerprint, key_of
 from hpq.errors import ExitCode, HpqError
-from hpq_producer.cluster.api import KubernetesApi
-from hpq_producer.cluster.redis_access import kubectl_of
+from hpq.kubernetes.api import KubernetesApi
+from hpq.kubernetes.redis_access import kubectl_of
+from hpq_ops.doctor.cluster import cluster_checkup, keys_agree
+from hpq_ops.doctor.local import Finding, checkup, note
+from hpq_ops.doctor.settings import show_settings
 from hpq_producer.commands.common_flags import Context, Namespace, Output
-from hpq_producer.connection_record import NAMESPACE, connection_of_url, namespace_flags
-from hpq_producer.doctor.cluster import cluster_checkup, keys_agree
-from hpq_producer.doctor.local import Finding, checkup, note
-from hpq_producer.doctor.settings import show_settings
-from hpq_producer.session import load_settings
-from hpq_producer.terminal.console import show_lines
-from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import Span
+from hpq_views.text.console import show_lines
+from hpq_views.text.output import Format, show_data
+from hpq_views.text.style import Span
 
 
 def doctor(

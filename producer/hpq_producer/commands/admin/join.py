@@ -17,19 +17,19 @@ from typer import Argument, Option
 
 from hpq import __version__
 from hpq import process as hpq_process
+from hpq.access import connection_record, invitation
+from hpq.access.connection_record import ConnectionRecord
+from hpq.access.invitation import CODE_KEY, Invitation
+from hpq.access.session import load_settings
 from hpq.code.command import interpreter, printed_by
 from hpq.code.signing import fingerprint, key_of
-from hpq.connection.client import FIRST_S, check_server, connect
-from hpq.connection.credentials import is_local, redact
 from hpq.errors import Forbidden, OutOfReach, UserError
 from hpq.notice import Notice, print_message, warn
+from hpq.redis.client import FIRST_S, check_server, connect
+from hpq.redis.credentials import is_local, redact
 from hpq.settings import Settings, read, variable
 from hpq.shell import shell_hint
-from hpq_producer import connection_record, invitation
 from hpq_producer.commands.admin.worker import start
-from hpq_producer.connection_record import ConnectionRecord
-from hpq_producer.invitation import CODE_KEY, Invitation
-from hpq_producer.session import load_settings
 
 _HOLDER = "a holder of this token can run code on your workers; `hpq redis-acl --rotate` revokes it"
 

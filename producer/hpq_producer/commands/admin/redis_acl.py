@@ -12,21 +12,21 @@ from typing import Annotated
 
 from typer import Option
 
+from hpq.access import invitation
+from hpq.access.session import load_settings
 from hpq.code.signing import fingerprint, key_of
-from hpq.connection import credentials as passwords_of
-from hpq.connection.acl import ROLES, Version, line, personal_role, users
-from hpq.connection.client import check_server, connect, guard
-from hpq.connection.credentials import with_place
-from hpq.connection.server import change_password
 from hpq.errors import UserError
 from hpq.notice import Notice, print_message, warn
 from hpq.process import private_file
+from hpq.redis import credentials as passwords_of
+from hpq.redis.acl import ROLES, Version, line, personal_role, users
+from hpq.redis.client import check_server, connect, guard
+from hpq.redis.credentials import with_place
+from hpq.redis.server import change_password
 from hpq.settings import Settings
 from hpq.shell import shell_line
-from hpq_producer import invitation
 from hpq_producer.commands.common_flags import Output, checked_name
-from hpq_producer.session import load_settings
-from hpq_producer.terminal.output import Format, show_data
+from hpq_views.text.output import Format, show_data
 
 _HELP = """load it:   hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL
 keep it:   ACL SAVE if the server has an aclfile, else CONFIG REWRITE; otherwise a restart loses it

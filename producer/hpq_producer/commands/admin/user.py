@@ -8,18 +8,18 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from hpq.access.session import Session, open_session
 from hpq.domain.owner import EVERYBODY, Owner
 from hpq.domain.trial import short
 from hpq.errors import NotFound, UserError
 from hpq.notice import print_message
 from hpq_producer.actions.limit_owner import KEYS, limit_owner, parse_limits
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import show_table
-from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import Span
-from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean
+from hpq_views.text.console import show_table
+from hpq_views.text.output import Format, show_data
+from hpq_views.text.style import Span
+from hpq_views.text.tables import Column
+from hpq_views.text.text import clean
 
 _COLUMNS = (
     Column(title="owner", keep=100, least=6),

@@ -10,18 +10,19 @@ from typing import Annotated, NoReturn
 
 from typer import Option
 
-from hpq.connection.credentials import redact
+from hpq.access import connection_record
+from hpq.access.connection_record import with_joined
+from hpq.access.home_files import remove_unused
+from hpq.access.session import open_session, warn_of_unknown_settings
+from hpq.domain import durations
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import HpqError, SettingsError, UserError
 from hpq.filestore.local import location
 from hpq.notice import print_message
+from hpq.private_server.attach import attach
+from hpq.redis.credentials import redact
 from hpq.settings import Settings, read
-from hpq_producer import connection_record, durations
-from hpq_producer.connection_record import with_joined
-from hpq_producer.embedded_redis.attach import attach
-from hpq_producer.home_files import remove_unused
-from hpq_producer.session import open_session, warn_of_unknown_settings
-from hpq_producer.terminal.text import clean, trials_of
+from hpq_views.text.text import clean, trials_of
 
 
 def worker(

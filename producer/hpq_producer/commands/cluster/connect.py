@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from hpq.access import connection_record
 from hpq.errors import ExitCode, UserError
+from hpq.kubernetes.start_forwarder import ForwardRequest, start_forwarder
 from hpq.notice import print_message
 from hpq.settings import Settings, read
-from hpq_producer import connection_record
-from hpq_producer.cluster.start_forwarder import ForwardRequest, start_forwarder
 from hpq_producer.commands.common_flags import Context, Namespace, Output
-from hpq_producer.terminal.output import Format, show_data
+from hpq_views.text.output import Format, show_data
 
 _ROLES = ("producer", "worker", "viewer", "admin")
 

@@ -9,14 +9,14 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from hpq.access.connection_record import scale_command
+from hpq.access.session import Session, load_settings, open_session
 from hpq.domain.status import Worker
 from hpq.errors import Held, NotFound, UserError
 from hpq.notice import print_message
 from hpq.shell import shell_hint
 from hpq_producer.actions.drain import drain_worker, is_draining
-from hpq_producer.connection_record import scale_command
-from hpq_producer.session import Session, load_settings, open_session
-from hpq_producer.terminal.text import clean, trials_of
+from hpq_views.text.text import clean, trials_of
 
 _POLL_S = 1.0
 _FIRST_TO_GO = "controller.kubernetes.io/pod-deletion-cost=-1 --overwrite"

@@ -11,15 +11,15 @@ from typer import Argument, Option
 
 from hpq.code import signing
 from hpq.errors import HpqError, NotFound, UserError
+from hpq.kubernetes.api import KubernetesApi, has_kubeconfig
+from hpq.kubernetes.redis_access import installed
 from hpq.notice import print_message, warn
 from hpq.settings import read
 from hpq.yamlfile.document import MAX_BYTES, decode
-from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
-from hpq_producer.cluster.redis_access import installed
-from hpq_producer.manifests.cluster_file import DEFAULT, SCHEMA_FILE, ClusterFile, Flags, load
-from hpq_producer.manifests.objects import folder, to_yaml
-from hpq_producer.manifests.render import render
-from hpq_producer.manifests.secrets import secret_objects, tls_secret
+from hpq_ops.manifests.cluster_file import DEFAULT, SCHEMA_FILE, ClusterFile, Flags, load
+from hpq_ops.manifests.objects import folder, to_yaml
+from hpq_ops.manifests.render import render
+from hpq_ops.manifests.secrets import secret_objects, tls_secret
 
 
 def manifests(

@@ -11,21 +11,21 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from hpq.access import connection_record, invitation
+from hpq.access.session import load_settings
 from hpq.code.signing import key_of
-from hpq.connection import address_file
-from hpq.connection.credentials import is_local, redact
 from hpq.errors import ExitCode, SettingsError, UserError
 from hpq.filestore.local import location
 from hpq.notice import Notice, print_message, warn
+from hpq.private_server import binary, keeper
 from hpq.process import make_private
+from hpq.redis import address_file
+from hpq.redis.credentials import is_local, redact
 from hpq.settings import LAST_WORDS_S, Settings, read
 from hpq.shell import shell_line
-from hpq_producer import connection_record, invitation
+from hpq_ops.shipped import own_path
 from hpq_producer.commands.common_flags import checked_name
-from hpq_producer.embedded_redis import binary, keeper
-from hpq_producer.session import load_settings
-from hpq_producer.shipped import own_path
-from hpq_producer.terminal.text import trials_of
+from hpq_views.text.text import trials_of
 
 
 class _Script(Template):

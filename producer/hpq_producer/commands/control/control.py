@@ -9,19 +9,19 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from hpq.access.session import Session, open_session
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import UserError
 from hpq.notice import print_message
 from hpq_producer.actions import control
 from hpq_producer.commands.common_flags import WhereExpr
-from hpq_producer.diagnosis.notices import print_if_edited, print_if_not_running
-from hpq_producer.query.filter import Filter
-from hpq_producer.query.selection import Selection
-from hpq_producer.reports.ranking import column_names, result_columns, result_row
-from hpq_producer.session import Session, open_session
-from hpq_producer.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
-from hpq_producer.terminal.console import discard_stdout, show_table
+from hpq_views.reports.ranking import column_names, result_columns, result_row
+from hpq_views.rows.filter import Filter
+from hpq_views.rows.selection import Selection
+from hpq_views.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
+from hpq_views.text.console import discard_stdout, show_table
+from hpq_views.why.notices import print_if_edited, print_if_not_running
 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 Other = Annotated[bool, Option("--force", help="Allow another user's sweep.")]

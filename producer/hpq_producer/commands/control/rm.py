@@ -6,14 +6,14 @@ from typing import Annotated
 
 from typer import Option
 
+from hpq.access.session import Session, open_session
 from hpq.errors import DecodeError, HpqError, UserError
 from hpq.notice import print_message
 from hpq_producer.actions.remove import ended_sweeps, is_being_removed, remove
 from hpq_producer.commands.control.control import Yes, open_to_end
-from hpq_producer.session import Session, open_session
-from hpq_producer.stored_files import files_of
-from hpq_producer.targets import SweepRef, confirm
-from hpq_producer.terminal.text import trials_of
+from hpq_views.stored_files import files_of
+from hpq_views.targets import SweepRef, confirm
+from hpq_views.text.text import trials_of
 
 _ANYWAY = "Delete another user's sweep, one with running trials, or one that is unreadable."
 Anyway = Annotated[bool, Option("--force", help=_ANYWAY)]

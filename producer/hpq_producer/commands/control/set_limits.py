@@ -6,12 +6,12 @@ from typing import Annotated
 
 from typer import Argument
 
+from hpq.access.session import open_session
 from hpq.notice import print_message
 from hpq_producer.actions import set_limits as action
-from hpq_producer.analysis.sweep_limits import FIELDS
 from hpq_producer.commands.control.control import Other
-from hpq_producer.session import open_session
-from hpq_producer.targets import owned_sweep
+from hpq_views.rows.sweep_limits import FIELDS
+from hpq_views.targets import owned_sweep
 
 _HELP = (
     f"KEY is {', '.join(tuple(FIELDS)[:-1])} or {tuple(FIELDS)[-1]}; times are in s, m, h or d;"

@@ -7,20 +7,20 @@ from typing import Annotated
 
 from typer import Option
 
+from hpq.access.session import Session, open_session
 from hpq.code.command import arguments
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Params, TrialId, TrialView, flatten
 from hpq.errors import HpqError, UserError
 from hpq.notice import print_message
 from hpq.shell import shell_line
-from hpq_producer.analysis.front import Front
-from hpq_producer.analysis.records import trial_record
-from hpq_producer.analysis.trial_row import TrialRow
-from hpq_producer.analysis.winner import judge_winner, merge_ranked
 from hpq_producer.commands.common_flags import Output, WhereExpr
-from hpq_producer.diagnosis.notices import print_if_not_running
-from hpq_producer.query.filter import Filter
-from hpq_producer.query.selection import (
+from hpq_views.reports.ranking import front_lines, show_ranking, write_trials
+from hpq_views.reports.summary_page import winner_lines
+from hpq_views.rows.filter import Filter
+from hpq_views.rows.front import Front
+from hpq_views.rows.records import trial_record
+from hpq_views.rows.selection import (
     best_trials,
     no_best,
     read_front,
@@ -29,14 +29,14 @@ from hpq_producer.query.selection import (
     refuse_unknown_metric,
     refuse_unsigned,
 )
-from hpq_producer.reports.ranking import front_lines, show_ranking, write_trials
-from hpq_producer.reports.summary_page import winner_lines
-from hpq_producer.session import Session, open_session
-from hpq_producer.targets import SweepRefs, find_target
-from hpq_producer.terminal.console import show_lines
-from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import Span
-from hpq_producer.terminal.text import clean, trials_of, value
+from hpq_views.rows.trial_row import TrialRow
+from hpq_views.rows.winner import judge_winner, merge_ranked
+from hpq_views.targets import SweepRefs, find_target
+from hpq_views.text.console import show_lines
+from hpq_views.text.output import Format, show_data
+from hpq_views.text.style import Span
+from hpq_views.text.text import clean, trials_of, value
+from hpq_views.why.notices import print_if_not_running
 
 _FRONT = 20  # trials of a front that are shown
 

@@ -11,13 +11,13 @@ from typing import Annotated
 
 from typer import Option
 
-from hpq.connection.client import guard
+from hpq.access.session import Session, open_session
 from hpq.errors import Forbidden, UserError
+from hpq.extras import library
 from hpq.notice import print_message, warn
+from hpq.redis.client import guard
 from hpq_producer.actions import control
 from hpq_producer.actions.by_name import carry_out
-from hpq_producer.extras import library
-from hpq_producer.session import Session, open_session
 
 _NO_OPTION = "read-only: started without --allow-actions"
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
@@ -57,13 +57,13 @@ def dashboard(
     for name in ("starlette", "uvicorn", "jinja2", "plotly"):
         library(name, "hpq dashboard", "starlette uvicorn plotly jinja2")
     # Here, since the modules above may be missing.
-    from hpq_producer.page.actions import Actions  # noqa: PLC0415
-    from hpq_producer.page.dashboard import serve  # noqa: PLC0415
+    from hpq_views.page.actions import Actions  # noqa: PLC0415
+    from hpq_views.page.dashboard import serve  # noqa: PLC0415
 
     with open_session() as session, _listener(host, port) as listener:
         if metrics_port := session.settings.port:
             library("prometheus_client", "HPQ_PORT", "prometheus-client")
-            from hpq_producer.page.metrics import serve_metrics  # noqa: PLC0415  likewise
+            from hpq_views.page.metrics import serve_metrics  # noqa: PLC0415  likewise
 
             serve_metrics(session, host, metrics_port)
         refusal = _refusal(session) if allow_actions else Forbidden(_NO_OPTION)

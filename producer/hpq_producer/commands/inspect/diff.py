@@ -7,18 +7,18 @@ from typing import Annotated
 
 from typer import Argument
 
+from hpq.access.session import open_session
 from hpq.domain.trial import Json
 from hpq.errors import UserError
 from hpq.shell import shell_hint
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.inspect.diff_sides import Section, compare, directory_side, side_of
-from hpq_producer.session import open_session
-from hpq_producer.targets import complete_sweep_ids, find_target
-from hpq_producer.terminal.console import show_lines, show_table, stdout_info
-from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import Span, Style, paint
-from hpq_producer.terminal.tables import Column, lay
-from hpq_producer.terminal.text import clean, value
+from hpq_views.targets import complete_sweep_ids, find_target
+from hpq_views.text.console import show_lines, show_table, stdout_info
+from hpq_views.text.output import Format, show_data
+from hpq_views.text.style import Span, Style, paint
+from hpq_views.text.tables import Column, lay
+from hpq_views.text.text import clean, value
 
 _MOST = 100  # lines of a diff, or rows of a table, on a terminal
 _STYLES = {"+": Style.GREEN, "-": Style.RED, "@": Style.CYAN, "d": Style.BOLD}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hpq.access.session import Session
 from hpq.code import bundle
 from hpq.code.diff import text_diff
 from hpq.code.manifest import (
@@ -27,18 +28,17 @@ from hpq.filestore.base import is_safe_name
 from hpq.settings import Settings
 from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.document import read
-from hpq_producer.analysis.records import finite
-from hpq_producer.analysis.summary import SweepSummary
-from hpq_producer.analysis.trial_row import TrialRow
-from hpq_producer.diagnosis.verdict import state_span
 from hpq_producer.enqueue.provenance import code_location
-from hpq_producer.reports.provenance import read_code, versions_of
-from hpq_producer.reports.ranking import code_name
-from hpq_producer.reports.summary_page import result_cells
-from hpq_producer.session import Session
 from hpq_producer.sweepfile.source import is_sweep_file, sweep_document
-from hpq_producer.terminal.text import clean_block, first_of, value
-from hpq_producer.terminal.yaml_text import to_yaml
+from hpq_views.reports.provenance import read_code, versions_of
+from hpq_views.reports.ranking import code_name
+from hpq_views.reports.summary_page import result_cells
+from hpq_views.rows.records import finite
+from hpq_views.rows.summary import SweepSummary
+from hpq_views.rows.trial_row import TrialRow
+from hpq_views.text.text import clean_block, first_of, value
+from hpq_views.text.yaml_text import to_yaml
+from hpq_views.why.verdict import state_span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,18 +11,18 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from hpq.access.session import open_session
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Curve, TrialView
 from hpq.errors import UserError
 from hpq.notice import print_message
 from hpq.shell import shell_hint
 from hpq.store.reader import StoreReader
-from hpq_producer.query.history import read_curves
-from hpq_producer.reports.mlflow_runs import MlflowRuns, experiment_of
-from hpq_producer.reports.optuna_journal import OptunaJournal
-from hpq_producer.reports.tensorboard_logs import TensorBoardLogs
-from hpq_producer.session import open_session
-from hpq_producer.terminal.text import trials_of
+from hpq_views.export.mlflow_runs import MlflowRuns, experiment_of
+from hpq_views.export.optuna_journal import OptunaJournal
+from hpq_views.export.tensorboard_logs import TensorBoardLogs
+from hpq_views.rows.history import read_curves
+from hpq_views.text.text import trials_of
 
 
 class Peer(StrEnum):

@@ -9,16 +9,16 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from hpq.access.session import Session, open_session
 from hpq.domain.trial import Artifacts, TrialId, TrialView
 from hpq.errors import NotFound, UserError
 from hpq.filestore.base import Gone, UnreadableFile, copy_out
 from hpq.notice import print_message
-from hpq_producer.reports.show import artifact_lines
-from hpq_producer.reports.trial_files import has_file, shared_file, store_of, why_no_files
-from hpq_producer.session import Session, open_session
-from hpq_producer.targets import find_target
-from hpq_producer.terminal.console import progress_bar, show_lines
-from hpq_producer.terminal.text import clean
+from hpq_views.reports.show import artifact_lines
+from hpq_views.reports.trial_files import has_file, shared_file, store_of, why_no_files
+from hpq_views.targets import find_target
+from hpq_views.text.console import progress_bar, show_lines
+from hpq_views.text.text import clean
 
 _MIB = 20  # bits; a store is read in chunks of one
 

@@ -9,13 +9,13 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from hpq.access.session import Session, open_session
 from hpq.domain.trial import OTHER_CODE
 from hpq.notice import print_message, tagged
 from hpq.shell import shell_hint
-from hpq_producer.reports.logs import Cleaner, follow_log, read_log
-from hpq_producer.session import Session, open_session
-from hpq_producer.targets import complete_sweep_ids, find_trial
-from hpq_producer.terminal.text import WHY_THINNED, clean
+from hpq_views.reports.logs import Cleaner, follow_log, read_log
+from hpq_views.targets import complete_sweep_ids, find_trial
+from hpq_views.text.text import WHY_THINNED, clean
 
 
 def logs(

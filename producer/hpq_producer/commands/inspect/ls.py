@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from hpq.access.session import open_session
 from hpq.domain.budget import Budget
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.status import UnreadableSweep
@@ -14,17 +15,16 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import short
 from hpq.notice import Notice, print_message
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.common_flags import Output, WhereSweep
-from hpq_producer.diagnosis.verdict import explain_unstored
-from hpq_producer.query.filter import Filter
-from hpq_producer.reports.sweep_table import COLUMNS, explain_waits, sweep_row
-from hpq_producer.session import open_session
-from hpq_producer.terminal.console import show_table
-from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import Span
-from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean
+from hpq_views.reports.sweep_table import COLUMNS, explain_waits, sweep_row
+from hpq_views.rows.filter import Filter
+from hpq_views.rows.records import sweep_record
+from hpq_views.text.console import show_table
+from hpq_views.text.output import Format, show_data
+from hpq_views.text.style import Span
+from hpq_views.text.tables import Column
+from hpq_views.text.text import clean
+from hpq_views.why.verdict import explain_unstored
 
 
 def ls(

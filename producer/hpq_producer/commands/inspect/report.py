@@ -8,12 +8,12 @@ from typing import Annotated
 
 from typer import Option
 
+from hpq.access.session import open_session
 from hpq.errors import writing
+from hpq.extras import library
 from hpq.notice import print_message
-from hpq_producer.extras import library
-from hpq_producer.session import open_session
-from hpq_producer.targets import SweepRefs
-from hpq_producer.terminal.text import size
+from hpq_views.targets import SweepRefs
+from hpq_views.text.text import size
 
 
 def report(
@@ -31,8 +31,8 @@ def report(
     for name in ("jinja2", "plotly"):
         library(name, "hpq report")
     # Here, since the modules above may be missing.
-    from hpq_producer.page.render import sweep_page  # noqa: PLC0415
-    from hpq_producer.page.sweep_data import read_report  # noqa: PLC0415
+    from hpq_views.page.render import sweep_page  # noqa: PLC0415
+    from hpq_views.page.sweep_data import read_report  # noqa: PLC0415
 
     with open_session() as session:
         ids = list(dict.fromkeys(session.find(one) for one in (sweep or (None,))))

@@ -10,27 +10,27 @@ from typing import Annotated
 
 from typer import Option
 
+from hpq.access.session import open_session
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Curve, Json, TrialView, flatten
 from hpq.errors import UserError
+from hpq.extras import library
 from hpq.notice import print_message
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.front import metrics_of
-from hpq_producer.analysis.records import flat_record, trial_record
 from hpq_producer.commands.common_flags import WhereExpr
-from hpq_producer.extras import library
 from hpq_producer.python_api.frames import history_frame, trials_frame, write_parquet
-from hpq_producer.query.filter import Filter
-from hpq_producer.query.history import HISTORY_COLUMNS, history_records, read_curves
-from hpq_producer.query.selection import Selection
-from hpq_producer.reports.ranking import column_names, result_columns, result_row, write_trials
-from hpq_producer.session import open_session
-from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import show_table
-from hpq_producer.terminal.output import Format, show_rows, write_csv
-from hpq_producer.terminal.style import Span
-from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean, trials_of
+from hpq_views.reports.ranking import column_names, result_columns, result_row, write_trials
+from hpq_views.rows.filter import Filter
+from hpq_views.rows.front import metrics_of
+from hpq_views.rows.history import HISTORY_COLUMNS, history_records, read_curves
+from hpq_views.rows.records import flat_record, trial_record
+from hpq_views.rows.selection import Selection
+from hpq_views.targets import SweepRef
+from hpq_views.text.console import show_table
+from hpq_views.text.output import Format, show_rows, write_csv
+from hpq_views.text.style import Span
+from hpq_views.text.tables import Column
+from hpq_views.text.text import clean, trials_of
 
 _NUMBERS = ("trial", "attempt", "step", "value")
 

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from hpq.access.session import Session, open_session
 from hpq.code.signing import is_signed, key_of, keys_apart
+from hpq.domain.durations import iso
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId
@@ -16,21 +18,19 @@ from hpq.errors import UserError
 from hpq.notice import print_message
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.attempts import attempts_of
-from hpq_producer.analysis.front import place_of
-from hpq_producer.analysis.records import attempt_record, finite, sweep_record, trial_record
-from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.durations import iso
-from hpq_producer.query.selection import read_front
-from hpq_producer.reports.logs import read_log
-from hpq_producer.reports.provenance import provenance_record, write_code
-from hpq_producer.reports.show import shown_metrics, sweep_lines, trial_lines
-from hpq_producer.reports.sweep_table import explain_waits
-from hpq_producer.session import Session, open_session
-from hpq_producer.targets import complete_sweep_ids, find_target
-from hpq_producer.terminal.console import show_lines, stdout_info
-from hpq_producer.terminal.output import Format, show_data
+from hpq_views.reports.logs import read_log
+from hpq_views.reports.provenance import provenance_record, write_code
+from hpq_views.reports.show import shown_metrics, sweep_lines, trial_lines
+from hpq_views.reports.sweep_table import explain_waits
+from hpq_views.rows.attempts import attempts_of
+from hpq_views.rows.front import place_of
+from hpq_views.rows.records import attempt_record, finite, sweep_record, trial_record
+from hpq_views.rows.selection import read_front
+from hpq_views.rows.trial_row import TrialRow
+from hpq_views.targets import complete_sweep_ids, find_target
+from hpq_views.text.console import show_lines, stdout_info
+from hpq_views.text.output import Format, show_data
 
 _TAIL = 10  # lines of the log
 

@@ -6,17 +6,17 @@ from typing import Annotated
 
 from typer import Option
 
+from hpq.access.session import open_session
 from hpq.errors import UserError
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.query.selection import refuse_incomparable
-from hpq_producer.reports.summary_page import (
+from hpq_views.reports.summary_page import (
     print_comparison,
     print_summary,
     print_summary_data,
 )
-from hpq_producer.session import open_session
-from hpq_producer.targets import SweepRefs
-from hpq_producer.terminal.output import Format
+from hpq_views.rows.selection import refuse_incomparable
+from hpq_views.targets import SweepRefs
+from hpq_views.text.output import Format
 
 
 def summary(

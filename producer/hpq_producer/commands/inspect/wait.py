@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from hpq.access.session import open_session
 from hpq.notice import print_message
-from hpq_producer.analysis.records import sweep_record
-from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.diagnosis.until_over import wait_until_over
-from hpq_producer.diagnosis.verdict import exit_code, needed_actions, next_commands
-from hpq_producer.session import open_session
-from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.watch.event_log import say_verdict
+from hpq_views.rows.records import sweep_record
+from hpq_views.rows.winner import judge_winner
+from hpq_views.targets import SweepRef
+from hpq_views.text.output import Format, show_data
+from hpq_views.watch.event_log import say_verdict
+from hpq_views.why.until_over import wait_until_over
+from hpq_views.why.verdict import exit_code, needed_actions, next_commands
 
 
 def wait(

@@ -10,22 +10,22 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from hpq.access.session import Session, open_session
 from hpq.errors import UserError
 from hpq_producer.actions.by_name import carry_out
-from hpq_producer.analysis.records import status_record
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.diagnosis.verdict import exit_code, needed_actions, time_left
-from hpq_producer.diagnosis.waiting import explain_waiting
-from hpq_producer.reports.sweep_table import COLUMNS, read_sweeps
-from hpq_producer.session import Session, open_session
-from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import show_table, terminal_info
-from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import paint
-from hpq_producer.watch.app import watch_sweep
-from hpq_producer.watch.frame import render
-from hpq_producer.watch.scene import SceneReader
-from hpq_producer.watch.view import View
+from hpq_views.reports.sweep_table import COLUMNS, read_sweeps
+from hpq_views.rows.records import status_record
+from hpq_views.targets import SweepRef
+from hpq_views.text.console import show_table, terminal_info
+from hpq_views.text.output import Format, show_data
+from hpq_views.text.style import paint
+from hpq_views.watch.app import watch_sweep
+from hpq_views.watch.frame import render
+from hpq_views.watch.scene import SceneReader
+from hpq_views.watch.view import View
+from hpq_views.why.verdict import exit_code, needed_actions, time_left
+from hpq_views.why.waiting import explain_waiting
 
 _MOST = 500  # running trials in -o json, and sweeps in a list
 

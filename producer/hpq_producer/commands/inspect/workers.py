@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hpq.access.session import Session, open_session
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
 from hpq.notice import Notice, print_message
-from hpq_producer.analysis.records import worker_record
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.diagnosis.pods import why_no_pod_runs
-from hpq_producer.diagnosis.waiting import cluster_hint, how_to_start
-from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import show_table
-from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import Span, Style
-from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean, duration
+from hpq_views.rows.records import worker_record
+from hpq_views.text.console import show_table
+from hpq_views.text.output import Format, show_data
+from hpq_views.text.style import Span, Style
+from hpq_views.text.tables import Column
+from hpq_views.text.text import clean, duration
+from hpq_views.why.pods import why_no_pod_runs
+from hpq_views.why.waiting import cluster_hint, how_to_start
 
 
 def workers(output: Output = Format.TABLE) -> None:

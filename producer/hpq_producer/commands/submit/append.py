@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hpq.access.session import Session
 from hpq.domain.sweep import SweepView
 from hpq.notice import print_message, warn
 from hpq_producer.commands.submit.plan_page import describe_set
 from hpq_producer.enqueue.append import AppendPlan, append_trials, plan_append
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.session import Session
-from hpq_producer.targets import owned_sweep
-from hpq_producer.terminal.console import progress_bar
-from hpq_producer.terminal.text import clean, trials_of
+from hpq_views.targets import owned_sweep
+from hpq_views.text.console import progress_bar
+from hpq_views.text.text import clean, trials_of
 
 _SHOWN = 5
 

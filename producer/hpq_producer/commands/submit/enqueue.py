@@ -9,24 +9,24 @@ import os
 import sys
 from pathlib import Path
 
+from hpq.access.session import Session, open_session
 from hpq.code.command import interpreter, is_in_users_directory
 from hpq.code.editable import editable_installs
 from hpq.domain.sweep import Launch, SweepState, SweepView
 from hpq.notice import print_message, warn
 from hpq_producer.actions.set_limits import check_tags
-from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import Appended, append, print_appended
 from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
-from hpq_producer.diagnosis.notices import print_if_no_store, print_if_not_running
 from hpq_producer.enqueue import preflight
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
-from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import progress_bar
-from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.text import clean, first_of, size, trials_of
+from hpq_views.rows.pruning import describe_target
+from hpq_views.text.console import progress_bar
+from hpq_views.text.output import Format, show_data
+from hpq_views.text.text import clean, first_of, size, trials_of
+from hpq_views.why.notices import print_if_no_store, print_if_not_running
 
 _NO_METRIC = (
     "the file has no metric, so hpq cannot rank the trials; add metric: {name: val_loss,"

@@ -11,10 +11,10 @@ from typing import Annotated
 from typer import Argument
 
 import hpq
+from hpq.access.session import load_settings
 from hpq.errors import UserError
 from hpq.in_process import PYTHON
-from hpq_producer.embedded_redis.attach import attach
-from hpq_producer.session import load_settings
+from hpq.private_server.attach import attach
 
 _HPQ = Path(hpq.__file__).resolve().parent
 CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}

@@ -12,13 +12,13 @@ from hpq.notice import print_message
 from hpq.shell import shell_hint
 from hpq.yamlfile.document import read
 from hpq.yamlfile.yaml_reader import parse
+from hpq_ops.shipped import shipped
 from hpq_producer.scaffold import script as script_reader
 from hpq_producer.scaffold.script_contents import UNKNOWN
 from hpq_producer.scaffold.template import sweep_file, unfilled
-from hpq_producer.shipped import shipped
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.model import SCHEMA_FILE
-from hpq_producer.terminal.text import trials_of
+from hpq_views.text.text import trials_of
 
 # Editors with yaml-language-server read the schema of this installation: without a network, and
 # of the version that will read the file. On another machine they say that the path is missing.

@@ -9,10 +9,9 @@ from typing import Annotated
 
 from typer import Option
 
+from hpq.access.session import open_session
 from hpq.domain.sweep import Launch
 from hpq.notice import print_message, warn
-from hpq_producer.analysis.pruning import describe_idle, describe_rule
-from hpq_producer.analysis.records import budget_record
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import show_plan
 from hpq_producer.commands.submit.enqueue import describe_place, describe_snapshot
@@ -21,15 +20,16 @@ from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_op
 from hpq_producer.enqueue.append import plan_append
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.scaffold.template import unfilled
-from hpq_producer.session import open_session
 from hpq_producer.sweepfile.field_types import IdleKeys
 from hpq_producer.sweepfile.set_counts import describe_share
 from hpq_producer.sweepfile.spec import SweepSpec
 from hpq_producer.sweepfile.spec import parameter_sets as make_sets
-from hpq_producer.terminal.console import show_lines
-from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import Span
-from hpq_producer.terminal.text import clean, trials_of
+from hpq_views.rows.pruning import describe_idle, describe_rule
+from hpq_views.rows.records import budget_record
+from hpq_views.text.console import show_lines
+from hpq_views.text.output import Format, show_data
+from hpq_views.text.style import Span
+from hpq_views.text.text import clean, trials_of
 
 
 @submit_options(without=("new", "tags", "reuse", "any_code"))

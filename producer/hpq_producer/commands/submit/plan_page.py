@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpq.domain.trial import Json, Params, flatten
 from hpq.yamlfile.yaml_reader import AMBIGUOUS, resolve
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
-from hpq_producer.terminal.text import clean, value
+from hpq_views.text.text import clean, value
 
 
 def describe_set(params: Params) -> str:

@@ -15,31 +15,31 @@ from redis.exceptions import RedisError
 from typer import Option
 
 from hpq import datasets
+from hpq.access import connection_record
+from hpq.access.session import Session, load_settings, open_session
 from hpq.code.command import interpreter
-from hpq.connection.client import TRANSIENT
 from hpq.domain.status import Worker
 from hpq.domain.sweep import Counts, Launch, SweepState, SweepView
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.notice import Notice, print_message, warn
+from hpq.redis.client import TRANSIENT
 from hpq.settings import Settings
-from hpq_producer import connection_record
 from hpq_producer.actions import control
 from hpq_producer.actions.by_name import carry_out
 from hpq_producer.commands.submit.append import Appended, print_appended
 from hpq_producer.commands.submit.enqueue import print_enqueued, print_owner_and_name, submit
 from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
-from hpq_producer.diagnosis.verdict import exit_code
-from hpq_producer.diagnosis.waiting import explain_no_worker
 from hpq_producer.enqueue import preflight
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued
 from hpq_producer.local_workers import LocalWorkers, exit_on_signals
-from hpq_producer.reports.summary_page import print_summary
-from hpq_producer.session import Session, load_settings, open_session
-from hpq_producer.terminal.console import discard_stdout
-from hpq_producer.terminal.screen import ask_key
-from hpq_producer.terminal.text import trials_of
-from hpq_producer.watch.app import watch_sweep
+from hpq_views.reports.summary_page import print_summary
+from hpq_views.text.console import discard_stdout
+from hpq_views.text.screen import ask_key
+from hpq_views.text.text import trials_of
+from hpq_views.watch.app import watch_sweep
+from hpq_views.why.verdict import exit_code
+from hpq_views.why.waiting import explain_no_worker
 
 _PATIENCE_S = 3.0  # without a worker that can run the sweep, until `run` exits
 

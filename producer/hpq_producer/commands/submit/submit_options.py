@@ -17,7 +17,7 @@ from hpq_producer.actions.set_limits import check_tags
 from hpq_producer.enqueue.reuse import Reuse
 from hpq_producer.enqueue.submission import Submission, prepare
 from hpq_producer.sweepfile.load import load
-from hpq_producer.targets import complete_sweep_ids
+from hpq_views.targets import complete_sweep_ids
 
 Command = Callable[..., None]
 

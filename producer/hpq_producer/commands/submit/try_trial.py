@@ -15,6 +15,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from hpq import datasets
+from hpq.access.session import Session, environment, load_settings, open_session
 from hpq.code.bundle import read_kept
 from hpq.code.signing import own_directory
 from hpq.domain.sweep import Launch, SweepView
@@ -29,12 +30,11 @@ from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.document import apply, check_text, resolve
 from hpq_producer.commands.submit.plan_page import describe_set
 from hpq_producer.commands.submit.submit_options import SubmitOptions
-from hpq_producer.diagnosis.notices import edited_since, print_if_edited
-from hpq_producer.query.selection import refuse_altered
 from hpq_producer.scaffold.template import refuse_unfilled
-from hpq_producer.session import Session, environment, load_settings, open_session
 from hpq_producer.sweepfile.spec import parameter_sets
-from hpq_producer.targets import complete_sweep_ids, find_target, parse_targets
+from hpq_views.rows.selection import refuse_altered
+from hpq_views.targets import complete_sweep_ids, find_target, parse_targets
+from hpq_views.why.notices import edited_since, print_if_edited
 
 
 def try_trial(

@@ -1,0 +1,1 @@
+"""How a command reaches its Redis: the session, and the records of connections and joins."""

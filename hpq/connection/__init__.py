@@ -1,1 +1,0 @@
-"""Connect to Redis: URL, TLS, user and password."""

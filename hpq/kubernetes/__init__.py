@@ -1,0 +1,1 @@
+"""The cluster's API: its objects, pods, and the way to its Redis."""

@@ -1,0 +1,1 @@
+"""The private Redis server of `hpq run` and of one machine, under HPQ_HOME."""

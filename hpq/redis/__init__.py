@@ -1,0 +1,1 @@
+"""The connection to Redis: its URL and password, TLS, users, and what its errors mean."""

@@ -1,0 +1,1 @@
+"""What installs and verifies: manifests, checks of a machine, the audit of a sweep."""

@@ -1,1 +1,0 @@
-"""Compute what summaries show: scores, effects, ETA, records."""

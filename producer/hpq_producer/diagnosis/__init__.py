@@ -1,1 +1,0 @@
-"""Explain why a sweep is not running, and what the user should do."""

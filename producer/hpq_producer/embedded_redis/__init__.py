@@ -1,1 +1,0 @@
-"""Find, start and stop the private Redis server of an HPQ_HOME."""

@@ -1,1 +1,0 @@
-"""Select and sort trials; follow the event stream."""

@@ -1,1 +1,0 @@
-"""Render sweeps and trials as tables, bars, lines, CSV and JSON."""

@@ -1,1 +1,0 @@
-"""Draw text, tables and charts on a terminal."""

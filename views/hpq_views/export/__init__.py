@@ -1,0 +1,1 @@
+"""A sweep's trials in the files of other tools."""

@@ -1,0 +1,227 @@
+"""Render the pages: one file for `hpq report`, the same page and lists for `hpq dashboard`."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from hpq.domain.durations import iso
+from hpq.domain.status import SweepStatus
+from hpq.domain.sweep import SweepState, SweepView
+from hpq.domain.trial import flatten
+from hpq.notice import plural
+from hpq.store.wire.fields import MOST_TEXT
+from hpq_views.page.sweep_data import SweepData, encode_sweep
+from hpq_views.reports.show import MOST_ATTEMPTS, attempt_end, attempt_start, sweep_lines
+from hpq_views.reports.summary_page import comparison_cells, saved_lines
+from hpq_views.reports.trial_files import has_file
+from hpq_views.rows.pruning import describe_target
+from hpq_views.rows.trial_row import TrialRow
+from hpq_views.text.style import plain
+from hpq_views.text.text import clean, duration, size, value
+from hpq_views.why.verdict import (
+    needed_actions,
+    state_counts,
+    state_span,
+    time_left,
+)
+from hpq_views.why.waiting import explain_waiting
+
+_MOST_BARS, _MOST_PARAMS = 7, 12  # on the first screen
+_MOST_FILES = 500  # rows; `hpq get` lists all
+_CHARTS = ("canvas", "charts", "overlay", "table")
+_SCRIPTS = {  # of each page
+    "report": ("core", *_CHARTS),
+    "sweep": ("core", "live", "act", *_CHARTS),
+    "listing": ("core", "live"),
+    "trial": ("core", "live", "act", "trial"),
+}
+_POLICY = (
+    "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src {images};"
+    " base-uri 'none'; form-action 'none'"
+)
+_IMAGES = "data: blob:"
+
+
+def sweep_page(sweeps: Sequence[SweepData], *, access: str = "", acts: bool = False) -> str:
+    """Return the page of sweeps: one file that needs no network, or the dashboard's of one.
+
+    `access` is what the dashboard's page says of its rights; `acts`: it has buttons.
+    """
+    is_live = bool(access)
+    script = page_script("sweep" if is_live else "report")
+    own = f"'{_sha256(plotly())}' '{_sha256(script.encode())}'"
+    data = json.dumps([encode_sweep(one) for one in sweeps], allow_nan=False).encode()
+    return template("sweep.html").render(
+        policy="" if is_live else _POLICY.format(scripts=own, images=_IMAGES),
+        title=", ".join(one.sweep.id for one in sweeps),
+        is_live=is_live,
+        acts=acts,
+        access=access,
+        style=Markup(asset("page.css")),
+        script=Markup(script),
+        data=_base64(gzip.compress(data, 6, mtime=0)),
+        plotly="" if is_live else _base64(plotly_gzip()),
+        sweeps=sweeps,
+        rows=[comparison_row(one) for one in sweeps],
+    )
+
+
+def comparison_row(data: SweepData) -> dict[str, str]:
+    """Return what a page of several sweeps says of one, by column."""
+    cells = comparison_cells(data.summary, data.status.best, _state_of(data.status))
+    return {"sweep": data.sweep.id, **cells}
+
+
+def sweep_head(data: SweepData, *, acts: bool) -> str:
+    """Return the first screen of a sweep as HTML, with buttons if the page acts."""
+    return part("head", data, acts)
+
+
+def part(name: str, *values: object) -> str:
+    """Return one part of a page as HTML: a macro of parts.html."""
+    return str(getattr(template("parts.html").module, name)(*values))
+
+
+def template(name: str) -> Template:
+    """Return a template; it escapes every value."""
+    return _environment().get_template(name)
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("hpq_views.page", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"clean": clean, "duration": duration, "value": value}
+    found.filters |= {"iso": iso, "flatten": flatten, "plain": plain, "size": size}
+    found.globals |= {
+        "plural": plural,
+        "lead_of": lead_of,
+        "counts_of": state_counts,
+        "left_of": time_left,
+        "target_of": describe_target,
+        "saved_of": saved_lines,
+        "facts_of": lambda sweep: "\n".join(map(plain, sweep_lines(sweep, ""))),
+        "state_of": _state_of,
+        "row_of": lambda trial, sweep: TrialRow(trial=trial, sweep=sweep),
+        "notices_of": lambda status: needed_actions(status, explain_waiting(status)),
+        "MOST_BARS": _MOST_BARS,
+        "MOST_PARAMS": _MOST_PARAMS,
+        "MOST_FILES": _MOST_FILES,
+        "MOST_ATTEMPTS": MOST_ATTEMPTS,
+        "MOST_TEXT": MOST_TEXT,
+        "verbs_of": _verbs_of,
+        "end_of": attempt_end,
+        "has_file": has_file,
+        "start_of": attempt_start,
+    }
+    return found
+
+
+def _state_of(status: SweepStatus) -> str:
+    return state_span(status.sweep, explain_waiting(status)).text
+
+
+def _verbs_of(sweep: SweepView) -> list[str]:
+    """Return the buttons of a sweep in its state; `priority` and `note` are keys of `set`."""
+    is_open, state = not sweep.state.is_over, sweep.state
+    allowed = {
+        "pause": state is SweepState.RUNNING,
+        "resume": state in (SweepState.PAUSED, SweepState.HELD) and not sweep.is_over_budget,
+        "stop": is_open and state is not SweepState.STOPPING,
+        "cancel": is_open,
+        "retry": sweep.counts.failed > 0,
+        "priority": is_open,
+        "note": True,
+    }
+    return [verb for verb, is_allowed in allowed.items() if is_allowed]
+
+
+def asset(name: str) -> str:
+    """Return a file of the page."""
+    return (resources.files("hpq_views.page") / "assets" / name).read_text("utf-8")
+
+
+def page_script(page: str) -> str:
+    """Return the scripts of a page as one, in a scope of its own."""
+    return "'use strict';{" + "".join(asset(f"{name}.js") for name in _SCRIPTS[page]) + "}"
+
+
+def live_policy() -> str:
+    """Return the policy of the dashboard's pages: scripts, pictures and answers of its own only."""
+    own = " ".join(f"'{_sha256(page_script(p).encode())}'" for p in _SCRIPTS if p != "report")
+    policy = _POLICY.format(scripts=f"'self' {own}", images=f"'self' {_IMAGES}")
+    return f"{policy}; connect-src 'self'; frame-ancestors 'none'"
+
+
+@cache
+def plotly() -> bytes:
+    """Return plotly.js, as the plotly package ships it."""
+    return (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+
+
+@cache
+def plotly_gzip() -> bytes:
+    """Return plotly.js compressed."""
+    return gzip.compress(plotly(), 9, mtime=0)
+
+
+def _sha256(script: bytes) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(script).digest()).decode()
+
+
+def _base64(data: bytes) -> Markup:
+    return Markup(base64.b64encode(data).decode())
+
+
+def lead_of(data: SweepData) -> list[tuple[str, bool]]:
+    """Return the sentence that answers both questions, in parts; True: the part is stressed."""
+    sweep, found = data.sweep, data.importance
+    counts, ranked = sweep.counts, len(data.summary.objectives)
+    parts: list[tuple[str, bool]] = []
+    best = data.status.best[0] if data.status.best else None
+    if data.front:
+        members, every = len(data.front.trials), len(data.front.points)
+        are = plural(every, "result is", "results are")
+        parts.append((f"{members:,} of {every:,} {are} on the front", True))
+        parts += [(f"; hypervolume {data.volumes[-1][1]:.3f}", False)] if data.volumes else []
+    elif best is not None and best.objective is not None and sweep.metric:
+        rest = f" is the best of {ranked:,} results" if ranked > 1 else " is the only result"
+        result = TrialRow(trial=best, sweep=sweep).objective
+        parts += [(f"{clean(sweep.metric.name)} {result}", True), (rest, False)]
+    elif counts.failed and counts.failed == counts.ended and sweep.state.is_over:
+        all_ = f"All {counts.failed:,} trials" if counts.failed > 1 else "The only trial"
+        parts.append((f"{all_} failed", True))
+    elif sweep.metric is None:
+        parts.append(("The sweep names no metric, so its trials have no ranking", False))
+    else:
+        yet = "" if sweep.state.is_over else " yet"
+        parts.append(
+            (f"No trial has finished with a value of {clean(sweep.metric.name)}{yet}", False)
+        )
+    if data.front:
+        pass  # each metric has an answer of its own
+    elif found.shares:
+        parts += [("; ", False), (found.answer, True)]
+    elif ranked and len(sweep.varying) > 1:
+        parts.append(("; the trials do not tell which parameter matters", False))
+    if counts.failed and best is not None:
+        trials = plural(counts.total, "trial")
+        parts.append((f"; {counts.failed:,} of {counts.total:,} {trials} failed", False))
+    if data.of_all and len(data.trials) < counts.done + counts.running:
+        shown = f"{len(data.trials):,} {plural(len(data.trials), 'trial')}"
+        parts.append((f"; the page shows the best {shown}", False))
+    return [*parts, (".", False)]

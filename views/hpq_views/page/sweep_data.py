@@ -1,0 +1,315 @@
+"""Collect what the page shows of a sweep, and encode it for the browser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hpq.domain.status import SweepStatus
+from hpq.domain.sweep import Goal, SweepView
+from hpq.domain.trial import Json, TrialState, TrialView
+from hpq.settings import Settings
+from hpq.store.reader import StoreReader
+from hpq_views.page.curves import POINTS, Curve, pack_curves, thinned
+from hpq_views.rows.front import Front, front_of, metrics_of
+from hpq_views.rows.history import read_curves
+from hpq_views.rows.importance import Importance
+from hpq_views.rows.records import finite
+from hpq_views.rows.selection import drawn_trials, read_front
+from hpq_views.rows.space import are_numbers, is_log, space_of
+from hpq_views.rows.summary import SweepSummary, summaries_of
+from hpq_views.rows.trial_row import TrialRow
+from hpq_views.rows.winner import Winner, judge_winner
+from hpq_views.text.charts import axis_of, is_wide
+from hpq_views.text.text import clean, value
+
+_MOST_TRIALS = 10_000  # of a page: the first by rank
+_MOST_POINTS = 200_000  # of all metrics but the sweep's: 1 MB of a file
+_MEMBERS = 8  # of a front, on the first screen
+_RUNNING = 64  # running trials that the ETA counts one by one
+_EXACT = 2**53  # JavaScript's integers; a larger one is sent as text
+_STATES = [state.value for state in TrialState]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepData:
+    """One moment of a sweep: everything that its page shows."""
+
+    status: SweepStatus
+    trials: Sequence[TrialView]
+    curves: Mapping[int, Curve]
+    winner: Winner | None
+    known: Mapping[str, Importance] | None = None  # of a moment before; it takes seconds
+    cache: Path | None = None  # as of SweepSummary
+
+    of_all: SweepSummary | None = None  # of more trials than the page shows, as of its opening
+    front_of_all: Front | None = None  # likewise
+
+    more: Mapping[str, Mapping[int, Curve]] = field(default_factory=dict)  # of other metrics
+    was_log: bool | None = None  # the metric's axis a moment before; open pages keep it
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """The logged metrics, the sweep's first, then by name."""
+        first = [self.sweep.metric.name] if self.sweep.metric else []
+        found = {name for trial in self.trials for name in trial.metrics}
+        return [n for n in dict.fromkeys([*first, *sorted(found)]) if n in found]
+
+    @cached_property
+    def is_log(self) -> bool:
+        """Whether every panel draws the metric on a logarithmic axis."""
+        values = [v for curve in self.curves.values() for _, v in curve]
+        return (
+            is_wide([*values, *self.summary.objectives]) if self.was_log is None else self.was_log
+        )
+
+    @property
+    def sweep(self) -> SweepView:
+        """The sweep."""
+        return self.status.sweep
+
+    @property
+    def command(self) -> str:
+        """The command that runs the winner again, or shows one that only its script can run."""
+        if self.front or not self.status.best:
+            return f"hpq best {self.sweep.id}" if self.front else ""
+        trial, launch = self.status.best[0].id, self.sweep.launch
+        if launch.is_function:
+            return f"hpq show {trial}"
+        return f"hpq try {trial}" + " --as-enqueued" * launch.bundled
+
+    @cached_property
+    def summary(self) -> SweepSummary:
+        """What summaries compute of all trials."""
+        return self.of_all or SweepSummary(self.sweep, self.cache).add(self.trials)
+
+    @cached_property
+    def front(self) -> Front | None:
+        """The front of a sweep with several metrics."""
+        if not self.sweep.objectives:
+            return None
+        return self.front_of_all or front_of(self.sweep, self.trials)
+
+    @property
+    def members(self) -> Sequence[TrialView]:
+        """Trials from end to end of the front, for the first screen."""
+        every = self.front.trials if self.front else ()
+        return [*every[:: -(-len(every) // _MEMBERS) or 1][:-1], *every[-1:]]
+
+    @cached_property
+    def volumes(self) -> list[tuple[int, float]]:
+        """The hypervolume of the first N trials; none if it takes long."""
+        return self.front.hypervolumes() if self.front else []
+
+    @cached_property
+    def importances(self) -> Mapping[str, Importance]:
+        """Which parameter matters, for each metric; "" if the sweep has none."""
+        if self.known is not None:
+            return self.known
+        others = summaries_of(self.sweep, self.cache)[1:]
+        found = [self.summary, *(one.add(self.trials) for one in others)]
+        names = [metric.name for metric in metrics_of(self.sweep)] or [""]
+        return dict(zip(names, (one.importance for one in found), strict=True))
+
+    @property
+    def importance(self) -> Importance:
+        """Which parameter matters for the first metric."""
+        return next(iter(self.importances.values()))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The varying parameters, the most important first."""
+        ranked = [one.param for one in self.importance.shares]
+        return list(dict.fromkeys([*ranked, *self.sweep.varying]))
+
+
+def read_sweep(
+    reader: StoreReader,
+    sid: str,
+    settings: Settings,
+    before: SweepData | None = None,
+    changed: Collection[int] = (),
+    known: Mapping[str, Importance] | None = None,
+) -> SweepData:
+    """Read a sweep with its trials and the curves of its metric.
+
+    With an earlier moment of it, read only the trials that changed or run.
+
+    Raises:
+        NotFound: the sweep does not exist, or was removed meanwhile.
+    """
+    status = reader.status(sid, _RUNNING, top=2, recent=3)
+    of_all = before.of_all if before else None
+    front = before.front_of_all if before else None
+    if before is not None:
+        wanted = {*changed, *(t.id.number for t in status.running)}
+        fresh = reader.trials.get_many(sid, sorted(wanted))
+    elif status.sweep.counts.total <= _MOST_TRIALS:
+        fresh = list(reader.trials.begun(sid))
+    else:
+        shown = set(reader.trials.page(status.sweep, "best", 0, _MOST_TRIALS))
+        of_all, fresh = SweepSummary(status.sweep, settings.cache), []
+        for trial in reader.trials.begun(sid):
+            of_all.add([trial])
+            if trial.id.number in shown:
+                fresh.append(trial)
+        if status.sweep.objectives:
+            front = read_front(reader, [status.sweep])
+            fresh += reader.trials.get_many(sid, sorted(front.numbers - shown))
+    trials = {t.id.number: t for t in (*(before.trials if before else ()), *fresh)}
+    curves = dict(_curves(reader, status.sweep, fresh))
+    news = [*(t.objective for t in fresh), *(v for curve in curves.values() for _, v in curve)]
+    every = [trials[n] for n in sorted(trials)]
+    return SweepData(
+        status=status,
+        trials=every,
+        curves={**(before.curves if before else {}), **curves},
+        winner=judge_winner(reader, status.sweep, status.best, None if of_all else every),
+        known=known,
+        cache=settings.cache,
+        of_all=of_all,
+        front_of_all=front,
+        was_log=None
+        if before is None
+        else before.is_log and not any(v is not None and v <= 0 for v in news),
+    )
+
+
+def read_report(reader: StoreReader, sid: str, settings: Settings) -> SweepData:
+    """Read a sweep with the curves of all its metrics, as a file cannot ask for them later."""
+    data = read_sweep(reader, sid, settings)
+    shown = data.sweep.metric.name if data.sweep.metric else ""
+    others = [name for name in data.metrics if name != shown]
+    return replace(data, more=read_more(reader, data, others))
+
+
+def read_more(
+    reader: StoreReader, data: SweepData, metrics: Collection[str]
+) -> dict[str, dict[int, Curve]]:
+    """Read the curves of these metrics, by metric and trial, for the trials that the page draws."""
+    found: dict[str, dict[int, Curve]] = {name: {} for name in metrics}
+    for curve in read_curves(reader, drawn_trials(data.sweep, data.trials), metrics):
+        found[curve.metric][curve.trial] = list(zip(curve.steps, curve.values, strict=True))
+    return found
+
+
+def _curves(
+    reader: StoreReader, sweep: SweepView, trials: Sequence[TrialView]
+) -> Iterable[tuple[int, Curve]]:
+    """Yield number, steps and values of the curves of the sweep's metric."""
+    names = (sweep.metric.name,) if sweep.metric else ()
+    for curve in read_curves(reader, trials, names):
+        yield curve.trial, thinned(list(zip(curve.steps, curve.values, strict=True)), POINTS)
+
+
+def encode_sweep(data: SweepData) -> dict[str, Any]:
+    """Return the data of the sweep's charts: columns, with an entry a trial."""
+    sweep = data.sweep
+    points = min(POINTS, max(3, _MOST_POINTS // max(1, sum(map(len, data.more.values())))))
+    return {
+        "id": sweep.id,
+        "at": data.status.at_ms,
+        "metric": sweep.metric.name if sweep.metric else "",
+        "max": sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE,
+        "replicates": sweep.replicates,
+        "states": _STATES,
+        "winner": data.winner.trial if data.winner else 0,
+        "axes": _axes(data),
+        "trials": encode_trials(sweep, data.trials, data.names),
+        "curves": pack_curves(data.curves, data.is_log),
+        "metrics": data.metrics,
+        "more": {name: pack_curves(some, None, points) for name, some in data.more.items()},
+        "scale": encode_scale(data),
+        **encode_objectives(data),
+    }
+
+
+def encode_objectives(data: SweepData) -> dict[str, Any]:
+    """Return the axes of several metrics, the front, and the hypervolume of the first N trials."""
+    front, metrics = data.front, data.sweep.objectives
+    if front is None:
+        return {}
+    axes = []
+    for metric, found in zip(metrics, data.importances.values(), strict=True):
+        values = [v for t in data.trials if (v := finite(t.metrics.get(metric.name))) is not None]
+        is_log = is_wide(values)
+        scale, front_at = axis_of(values, is_log), [t.metrics[metric.name] for t in front.trials]
+        places = [math.log10(v) for v in front_at] if is_log else front_at
+        axes.append(
+            {
+                "name": metric.name,
+                "max": metric.goal is Goal.MAXIMIZE,
+                "log": is_log,
+                "scale": [min([scale.low, *places]), max([scale.high, *places])],
+                "shares": {clean(s.param): s.share for s in found.shares},
+            }
+        )
+    return {
+        "objectives": axes,
+        "front": [[t.id.number, *(t.metrics[m.name] for m in metrics)] for t in front.trials],
+        "volume": data.volumes,
+    }
+
+
+def encode_scale(data: SweepData) -> list[float]:
+    """Return the ends of the metric's axis, which all panels of results share."""
+    results = data.summary.objectives
+    goal = data.sweep.metric.goal if data.sweep.metric else Goal.MINIMIZE
+    best = (max if goal is Goal.MAXIMIZE else min)(results, default=None)
+    scale = axis_of(results, data.is_log, best)
+    return [scale.low, scale.high]
+
+
+def encode_trials(
+    sweep: SweepView, trials: Sequence[TrialView], names: Sequence[str]
+) -> dict[str, Any]:
+    """Return a list for each column; times in seconds since the sweep was created."""
+    rows = [TrialRow(trial=trial, sweep=sweep) for trial in trials]
+    return {
+        "n": [t.id.number for t in trials],
+        "state": [_STATES.index(t.state.value) for t in trials],
+        "y": [finite(row.newest_value) for row in rows],  # whole: ties change ranks
+        **({"all": [_values(sweep, t) for t in trials]} if sweep.objectives else {}),
+        **({"ok": [sweep.is_feasible(t.metrics) for t in trials]} if sweep.constraints else {}),
+        "step": [t.step for t in trials],
+        "start": [
+            round((t.claimed_ms - sweep.created_ms) / 1000, 1) if t.claimed_ms else None
+            for t in trials
+        ],
+        "took": [round(row.taken_ms / 1000, 1) for row in rows],
+        "worker": [t.worker for t in trials],
+        "why": [row.why for row in rows],
+        "p": [[_cell(row.params.get(name)) for row in rows] for name in names],
+    }
+
+
+def _values(sweep: SweepView, trial: TrialView) -> list[float | None]:
+    """Return the newest value of each of several metrics; what a queued trial has is older."""
+    found = {} if trial.state is TrialState.QUEUED else trial.metrics
+    return [finite(found.get(metric.name)) for metric in sweep.objectives]
+
+
+def _axes(data: SweepData) -> list[dict[str, Any]]:
+    """Return how each parameter is drawn: linear, log or category."""
+    rows = [TrialRow(trial=trial, sweep=data.sweep).params for trial in data.trials]
+    space = space_of(data.sweep)
+    shares = {s.param: s.share for s in data.importance.shares}
+    axes: list[dict[str, Any]] = []
+    for name in data.names:
+        present = [v for row in rows if (v := row.get(name)) is not None]
+        kind = "log" if is_log(space.get(name), present) else "linear"
+        kind = kind if present and are_numbers(present) else "category"
+        axes.append({"name": clean(name), "share": shares.get(name), "kind": kind})
+    return axes
+
+
+def _cell(v: Json) -> Json:
+    if v is None or (isinstance(v, int) and not isinstance(v, bool) and abs(v) <= _EXACT):
+        return v
+    if isinstance(v, float):  # with six digits, which a screen shows
+        return finite(float(f"{v:.6g}"))
+    return value(v)

@@ -1,0 +1,1 @@
+"""What a command prints of a sweep, a trial, or several."""

@@ -1,0 +1,375 @@
+"""Print the page of `hpq summary`, with which `hpq run` ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from hpq.access.session import Session
+from hpq.domain.sweep import Goal, SweepView
+from hpq.domain.trial import TrialView
+from hpq_views.reports.provenance import describe_versions
+from hpq_views.reports.ranking import codes_apart, front_lines, show_ranking
+from hpq_views.reports.sweep_table import explain_waits
+from hpq_views.rows.eta import coarse_duration
+from hpq_views.rows.front import Front, front_of
+from hpq_views.rows.importance import Importance
+from hpq_views.rows.pruning import describe_target
+from hpq_views.rows.records import sweep_record, trial_record
+from hpq_views.rows.summary import Effect, Level, SweepSummary, summaries_of
+from hpq_views.rows.trial_row import TrialRow
+from hpq_views.rows.winner import Winner, judge_winner, merge_ranked
+from hpq_views.text.charts import Scale, bar, curve, ends_of, scale_of
+from hpq_views.text.console import show_lines, show_table, stdout_info
+from hpq_views.text.output import Format, show_data
+from hpq_views.text.style import Line, Span, Style
+from hpq_views.text.tables import Column
+from hpq_views.text.text import (
+    clean,
+    duration,
+    failure_words,
+    measure,
+    pad,
+    trials_of,
+    width,
+)
+from hpq_views.why.verdict import note_lines, state_counts, state_span
+
+_BAR, _LEAST_BAR = 20, 5  # columns
+_MOST_EFFECTS = 8  # parameters
+_FEW = 3  # finished trials; the median of fewer is a guess
+
+
+def hours_line(summary: SweepSummary) -> Iterator[Line]:
+    """Yield the workers' total training time, and the part spent in restarted attempts."""
+    if summary.reused:
+        text = f"{trials_of(summary.reused, 'result')} from older sweeps, not trained here"
+        other = f"; {summary.of_other_code} of other code" if summary.of_other_code else ""
+        yield [Span(text + other, Style.DIM)]
+    if summary.total_ms:
+        all_, before = duration(summary.total_ms), duration(summary.before_ms)
+        lost = f"; {before} in attempts that were restarted" if summary.before_ms else ""
+        yield [Span(f"total training time: {all_} (all workers{lost})", Style.DIM)]
+
+
+def rest_line(sweep: SweepView, summary: SweepSummary, shown: int) -> Iterator[Line]:
+    """Yield the number of ranked trials that are not shown, and their range."""
+    rest = len(summary.objectives) - shown
+    if rest > 0:
+        low, high = min(summary.objectives), max(summary.objectives)
+        worst = low if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else high
+        text = f"… and {rest} more, the worst {measure(worst)}"
+        if found := summary.results:
+            mean = measure(sum(v / len(found) for v in found))
+            text += f"; mean of {len(found):,} finished {mean}{summary.pruned}"
+        yield [Span(text, Style.DIM)]
+
+
+def winner_lines(
+    winner: Winner | None, sid: str, importance: Importance | None = None
+) -> Iterator[Line]:
+    """Yield one line for each piece of evidence that the winner is real.
+
+    Without importance, as `hpq best` prints it, a verdict that no seed supports is left out.
+    """
+    if winner is None or winner.of < 2:
+        return
+    found = dict(winner.lines(sid, importance.negligible if importance else ()))
+    if importance is None and not winner.has_verdict:
+        found.pop("verdict", None)
+    if found:
+        yield []
+    if "verdict" in found:  # else the lines would be no answer
+        yield [Span(f"is {winner.name} really the best?", Style.DIM)]
+    for label, text in found.items():
+        yield [Span(f"{label:9}", Style.DIM), Span(text)]
+
+
+def importance_lines(found: Importance, columns: int = 1_000, metric: str = "") -> Iterator[Line]:
+    """Yield each parameter's share of the explained variance, with a 90 % interval.
+
+    `metric` is one of several.
+    """
+    yield []
+    which = f"which parameter matters{f' for {clean(metric)}' if metric else ''}"
+    yield [Span(f"{which} (permutation importance, 90 % interval)", Style.DIM)]
+    yield [Span(found.verdict, Style.BOLD)]
+    if found.looked:
+        yield [Span(found.looked, Style.YELLOW)]
+    shown = found.shares[:_MOST_EFFECTS]
+    wide = max((width(clean(one.param)) for one in shown), default=0)
+    room = min(_BAR, columns - wide - len("  100%  (100–100%)  "))
+    for one in shown:
+        figure = f"{one.share:4.0%}  {f'({one.range})':9}"
+        drawn = bar(one.share, Scale(low=0, high=1), room) if room >= _LEAST_BAR else ""
+        yield [Span(f"{pad(clean(one.param), wide)}  {figure}"), Span(f"  {drawn}", Style.CYAN)]
+    if (rest := len(found.shares) - len(shown)) > 0:
+        yield [Span(f"… and {rest} more below {shown[-1].share:.0%}", Style.DIM)]
+
+
+def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
+    """Yield the median objective for each value of each parameter, the largest effect first.
+
+    Bars fill the rest of `columns`; there are none if it is too narrow.
+    """
+    effects = summary.effects
+    if not effects:
+        return
+    metric = summary.sweep.metric
+    name = clean(metric.name) if metric else "objective"
+    if metric and metric.goal is Goal.MINIMIZE:  # the longest bar is the worst
+        name += " (lower is better)"
+    yield []
+    yield [Span(f"median {name} by parameter value, largest effect first", Style.DIM)]
+    if counted := summary.counted:  # a line of its own, which 80 columns do not cut
+        yield [Span(counted, Style.DIM)]
+    shown = effects[:_MOST_EFFECTS]
+    wide = max(width(e.param) for e in shown)
+    label = max(width(level.label) for e in shown for level in e.levels)
+    scale = scale_of([level.median for e in shown for level in e.levels])
+    most = max(width(_number_of(level)) for e in shown for level in e.levels)
+    medians = max(width(measure(level.median)) for e in shown for level in e.levels)
+    room = min(_BAR, columns - wide - label - medians - most - 4 * 2)
+    room = room if room >= _LEAST_BAR else 0
+    for e in shown:
+        yield from _one(e, (wide, label, medians), summary, scale, room)
+    if room and (words := ends_of(scale)):
+        yield [Span(f"({words})", Style.DIM)]
+
+
+def _number_of(level: Level) -> str:
+    shown = trials_of(level.count)
+    if level.count > 2:
+        shown += f", mean {measure(level.mean)}"
+    return shown
+
+
+def _one(
+    effect: Effect, sizes: tuple[int, int, int], summary: SweepSummary, scale: Scale, room: int
+) -> Iterator[Line]:
+    wide, label, number = sizes
+    metric = summary.sweep.metric
+    medians = [level.median for level in effect.levels]
+    best = max(medians) if metric and metric.goal is Goal.MAXIMIZE else min(medians)
+    for i, level in enumerate(effect.levels):
+        name = effect.param if i == 0 else ""
+        style = Style.BOLD if level.median == best else Style.PLAIN
+        yield [
+            Span(f"{pad(name, wide)}  {pad(level.label, label)}  "),
+            Span(pad(measure(level.median), number, right=True), style),
+            *([Span(f"  {pad(bar(level.median, scale, room), room)}", Style.CYAN)] if room else []),
+            Span(f"  {_number_of(level)}", Style.DIM),
+        ]
+
+
+def failure_lines(summary: SweepSummary) -> Iterator[Line]:
+    """Yield each kind of failure with an example."""
+    if summary.failures:
+        yield []
+    for f in summary.failures:
+        yield [
+            Span(f"{failure_words(f.kind)}: {trials_of(f.count)}", Style.RED),
+            Span(f"  {f.example}: {f.message}"),
+        ]
+
+
+def saved_lines(summary: SweepSummary) -> Iterator[Line]:
+    """Yield the number of trials stopped early, and the estimated time saved."""
+    saved = summary.saved
+    if saved is None:
+        return
+    yield []
+    text = f"{trials_of(saved.stopped)} stopped early"
+    if saved.usual_ms is None:
+        text += "; the time saved is known when a trial has finished"
+    elif saved.ms >= 1000:
+        share = saved.ms / max(1.0, saved.ms + saved.ran_ms)
+        text += (
+            f": saved about {coarse_duration(saved.ms)} ({share:.0%}), assuming"
+            f" {coarse_duration(saved.usual_ms)} for a full trial (median of {saved.finished})"
+        )
+        text += " (too few for more than a guess)" if saved.finished < _FEW else ""
+    yield [Span(text)]
+
+
+def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
+    """Print the page; reads every trial once, and keeps few in memory."""
+    reader, columns = session.reader, stdout_info().columns
+    summaries, front = _read(session, sweep)
+    summary, best = summaries[0], _top(session, sweep, front, top)
+    why = explain_waits(reader, [sweep], session).get(sweep.id)
+    head = f"{sweep.id}  {state_span(sweep, why).text}  {', '.join(state_counts(sweep))}"
+    show_lines([[Span(head)]], whole=True)
+    if why:
+        show_lines(note_lines(why.text, columns))
+    if words := describe_target(sweep):
+        print(words)
+    if sweep.budget:
+        print(sweep.budget)
+    show_lines(hours_line(summary), whole=True)
+    if apart := describe_versions(map(reader.sweeps.provenance, sorted(summary.ran_on))):
+        show_lines([[Span(clean(apart), Style.YELLOW)]], whole=True)
+    if best:
+        print()
+        show_ranking([sweep], best, None if sweep.objectives else scale_of(summary.objectives))
+    if best and not sweep.objectives:
+        shown = sum(len(t.group.objectives) if t.group else 1 for t in best)
+        show_lines(rest_line(sweep, summary, shown), whole=True)
+    if front:
+        show_lines(front_lines(sweep, front, len(best)), whole=True)
+        show_lines(hypervolume_line(front), whole=True)
+    sys.stdout.flush()  # the importance below may take seconds
+    for one in summaries:
+        importance = one.importance
+        show_lines(winner_lines(judge_winner(reader, sweep), sweep.id, importance), whole=True)
+        name = one.metric_name if sweep.objectives else ""
+        show_lines(importance_lines(importance, columns, name))
+        show_lines(effect_lines(one, columns))
+    show_lines(saved_lines(summary), whole=True)
+    show_lines(failure_lines(summary), whole=True)
+
+
+def hypervolume_line(front: Front) -> Iterator[Line]:
+    """Yield the share of the space that the front dominates, and how it grew over the trials."""
+    if found := front.hypervolumes():
+        shares = [share for _, share in found]
+        text = f"hypervolume {measure(shares[-1])} after {trials_of(found[-1][0])}  "
+        where = "  (of the space between the best and the worst values)"
+        drawn = curve(shares, Scale(low=0, high=max(shares)))
+        yield [Span(text, Style.DIM), Span(drawn, Style.CYAN), Span(where, Style.DIM)]
+
+
+def _read(session: Session, sweep: SweepView) -> tuple[list[SweepSummary], Front | None]:
+    """Read every trial once, for a summary of each metric; find the front if there are several."""
+    summaries, trials = summaries_of(sweep, session.settings.cache), session.reader.trials
+
+    def added() -> Iterator[TrialView]:
+        for trial in trials.begun(sweep.id):
+            for summary in summaries:
+                summary.add([trial])
+            yield trial
+
+    if sweep.objectives or sweep.constraints:
+        return summaries, front_of(sweep, added())
+    summaries[0].add(trials.begun(sweep.id))
+    return summaries, None
+
+
+def _top(session: Session, sweep: SweepView, front: Front | None, top: int) -> Sequence[TrialView]:
+    if front and sweep.objectives:
+        return front.trials[:top]
+    return session.reader.trials.best(sweep, top)
+
+
+def print_summary_data(session: Session, sweep: SweepView, output: Format, *, top: int) -> None:
+    """Print the summary as JSON, YAML or CSV."""
+    reader = session.reader
+    why = explain_waits(reader, [sweep], session).get(sweep.id)
+    summaries, front = _read(session, sweep)
+    summary, best = summaries[0], _top(session, sweep, front, top)
+    winner = judge_winner(reader, sweep)
+    importance = {one.metric_name: asdict(one.importance) for one in summaries}
+    effects = {one.metric_name: _effects_record(one) for one in summaries}
+    more = {} if front is None else {"front": _front_record(front)}
+    show_data(
+        {
+            "sweep": sweep_record(sweep, best[0].objective if best else None, why),
+            "ranking": [trial_record(t, sweep) for t in best],
+            "trained_s": summary.total_ms / 1000,
+            "of_earlier_attempts_s": summary.before_ms / 1000,
+            "winner": asdict(winner) if winner else None,
+            "importance": importance if sweep.objectives else importance[summary.metric_name],
+            "effects": effects if sweep.objectives else effects[summary.metric_name],
+            "saved": asdict(summary.saved) if summary.saved else None,
+            "failures": [
+                {"kind": f.kind, "trials": f.count, "example": f.example, "message": f.message}
+                for f in summary.failures
+            ],
+        }
+        | more,
+        output,
+    )
+
+
+def _effects_record(summary: SweepSummary) -> list[dict[str, Any]]:
+    return [
+        {
+            "param": e.param,
+            "levels": [
+                {"value": x.label, "trials": x.count, "median": x.median, "mean": x.mean}
+                for x in e.levels
+            ],
+        }
+        for e in summary.effects
+    ]
+
+
+def _front_record(front: Front) -> dict[str, Any]:
+    return {
+        "trials": len(front.trials),
+        "dominated": front.dominated,
+        "infeasible": front.infeasible,
+        "unmeasured": front.unmeasured,
+        "missing": list(front.missing),
+        "hypervolumes": [{"trials": n, "share": share} for n, share in front.hypervolumes()],
+    }
+
+
+def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int) -> None:
+    """Print two or more sweeps side by side, and a ranking of their trials.
+
+    Side by side are results, time, what mattered, and the winner of each.
+    """
+    reader, codes = session.reader, codes_apart(sweeps)
+    ranked: list[list[TrialView]] = []
+    rows: dict[str, list[str]] = {}
+    varying = dict.fromkeys(name for sweep in sweeps for name in sweep.varying)
+    for sweep in sweeps:
+        waits = explain_waits(reader, [sweep], session)
+        summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
+        best = reader.trials.best(sweep, max(top, 2))
+        ranked.append(best)
+        state = state_span(sweep, waits.get(sweep.id)).text
+        cells = comparison_cells(summary, best, state) | {"code": codes.get(sweep.id, "")}
+        cells |= {
+            f"best {clean(n)}": TrialRow(trial=best[0], sweep=sweep).param(n) if best else ""
+            for n in varying
+        }
+        for label, text in cells.items():
+            rows.setdefault(label, []).append(text)
+    columns = [Column(title=""), *(Column(title=s.id, least=12) for s in sweeps)]
+    cells_of = ([Span(k, Style.DIM), *map(Span, v)] for k, v in rows.items() if any(v))
+    show_table(columns, cells_of, explain=[sweep.id for sweep in sweeps])
+    if merged := merge_ranked(sweeps, ranked):
+        print()
+        show_ranking(sweeps, merged[:top])
+
+
+def comparison_cells(
+    summary: SweepSummary, best: Sequence[TrialView], state: str
+) -> dict[str, str]:
+    """Return what a comparison tells of a sweep, by label."""
+    found = summary.importance
+    matters = found.shares[0] if found.is_clear else None
+    words = f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown"
+    return {**result_cells(summary, best, state), "main parameter": words}
+
+
+def result_cells(summary: SweepSummary, best: Sequence[TrialView], state: str) -> dict[str, str]:
+    """Return the results of a sweep, by label."""
+    sweep, results = summary.sweep, summary.results
+    return {
+        "metric": clean(sweep.metric.name) if sweep.metric else "",
+        "best": TrialRow(trial=best[0], sweep=sweep).objective if best else "",
+        "median": f"{measure(median(results))} of {len(results):,} finished{summary.pruned}"
+        if results
+        else "",
+        "state": state,
+        "trials": ", ".join(state_counts(sweep)),
+        "trained": duration(summary.total_ms) if summary.total_ms else "",
+        "budget": sweep.budget.usage if sweep.budget else "",
+        "failed": ", ".join(f"{failure_words(f.kind)}: {f.count}" for f in summary.failures),
+    }

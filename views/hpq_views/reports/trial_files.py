@@ -1,0 +1,86 @@
+"""Find the store that has a trial's files, or say why there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hpq.access.connection_record import ConnectionRecord
+from hpq.access.session import Session
+from hpq.domain.sweep import SweepView
+from hpq.domain.trial import Artifacts, TrialId, TrialView
+from hpq.errors import DecodeError, OutOfReach, UserError
+from hpq.filestore.base import Readable, is_own, is_safe_name
+from hpq.filestore.local import location, open_files
+from hpq.redis.credentials import redact
+from hpq.shell import shell_hint
+from hpq_views.rows.trial_row import unstored_words
+from hpq_views.text.text import clean
+from hpq_views.why.notices import POD_STORE
+
+
+def has_file(left: Artifacts, name: str) -> bool:
+    """Return True if a trial has a file of this name, which cannot leave the trial's folder."""
+    return name in left.files and is_safe_name(name)
+
+
+def why_no_files(trial: TrialView, in_cluster: bool) -> str:
+    """Return why a trial has no files."""
+    if not trial.state.is_terminal:
+        return f"it is {trial.state}; files are stored when a trial ends"
+    if trial.unstored:
+        return f"they are {unstored_words(trial)}"
+    if trial.gone == "keep":
+        return "the sweep's `keep` rule deleted them; `hpq show SWEEP` prints the rule"
+    lines = "its worker had no HPQ_STORE or could not copy them; `hpq logs` prints their folder"
+    gives = f"; pods need a store: {POD_STORE}" if in_cluster else ""
+    return f"the trial saved none, or {lines}{gives}"
+
+
+def shared_file(sweep: SweepView, name: str | None) -> str:
+    """Return a hint if trials share a file of this name in the directory where they run."""
+    path = Path(sweep.launch.code_dir, name or "")
+    if not sweep.launch.code_dir or not path.is_file():
+        return ""
+    return f"; all trials share {path}: write to $HPQ_OUT to keep one of each trial"
+
+
+def store_of(
+    session: Session, trial: TrialId, left: Artifacts, name: str, path: Path
+) -> tuple[Readable, str]:
+    """Return the store that has a trial's file, and its description; `path`: where to copy it.
+
+    Raises:
+        DecodeError: Redis names a folder that is not the trial's.
+        OutOfReach: the store cannot be opened.
+        UserError: this machine uses another store, or none.
+    """
+    if not is_own(left, session.settings.prefix, trial):
+        what = f"Redis names {clean(left.path)!r} as the folder of its files, which is none of this"
+        text = f"{trial}: {what} trial with prefix {session.settings.prefix}; nothing was read"
+        raise DecodeError(f"{text}: `hpq retry {trial}` runs it again")
+    place, where = location(session.settings), f"{clean(name)} is in store {clean(left.store)}"
+    if session.connection and not session.settings.store:
+        line = _copy_command(session.connection, f"{left.path}/{name}", str(path))
+        text = f"{where}, which only pods mount; with the right pods/exec, run: {line}"
+        raise UserError(text, code="store-differs")
+    try:
+        files = open_files(place, creates=False)
+    except OSError as error:
+        text = (
+            f"cannot open the store {redact(place)}: {error}; mount it, or set HPQ_STORE to the"
+            " workers' value"
+        )
+        raise OutOfReach(text, code="store-unusable") from None
+    if files.id == left.store:
+        return files, f"store {files.id} ({redact(place)})"
+    raise UserError(
+        f"{where}, but {redact(place)} is store {files.id}; set HPQ_STORE to the workers' value",
+        code="store-differs",
+    )
+
+
+def _copy_command(connection: ConnectionRecord, kept: str, path: str) -> str:
+    """Return the kubectl command that copies a file out of the volume of a worker's pod."""
+    read = f'cat "$HPQ_STORE"{shell_hint([f"/{kept}"])}'
+    words = shell_hint(["exec", "deploy/hpq-worker", "--", "sh", "-c", read])
+    return f"{connection.kubectl} {words} > {shell_hint([path])}"

@@ -1,0 +1,331 @@
+"""Select and sort the trials of a sweep; read in chunks, so that 100,000 do not fill memory."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+
+from hpq.code.signing import RowSigner, is_signed, verifying_key
+from hpq.domain.sweep import Goal, SweepView, is_same_goal
+from hpq.domain.trial import (
+    ALTERED,
+    USAGE,
+    FailureKind,
+    Json,
+    TrialState,
+    TrialView,
+    param_value,
+)
+from hpq.errors import HpqError, NotFound, UserError
+from hpq.settings import Settings
+from hpq.store.reader import StoreReader
+from hpq_views.rows.filter import Filter
+from hpq_views.rows.front import Front, averaged, front_of, metrics_of
+from hpq_views.rows.records import best_values
+from hpq_views.text.text import clean, first_of
+
+_CHUNK = 500
+# Trials whose curves are drawn.
+_MOST_LINES = 500
+_BEST = 20
+_SAMPLE = 300
+_RANKED = (TrialState.FINISHED, TrialState.PRUNED)
+_UNBEGUN = (TrialState.QUEUED, TrialState.CANCELLED)  # states of trials that never began
+# fields of every trial beside parameters and metrics; duration in seconds
+TRIAL_FIELDS: Mapping[str, Callable[[TrialView], Json]] = {
+    "objective": lambda t: t.objective,
+    "duration": lambda t: t.duration_ms / 1000 or None,
+    "number": lambda t: t.id.number,
+    "state": lambda t: t.state.value,
+    "step": lambda t: t.step or None,
+    "attempt": lambda t: t.attempt or None,
+    "ended": lambda t: t.ended_ms or None,
+    "host": lambda t: t.host or None,
+    "worker": lambda t: t.worker or None,
+    "failure": lambda t: t.failure.kind.value if t.failure else None,
+    "failure.kind": lambda t: t.failure.kind.value if t.failure else None,
+    "failure.message": lambda t: t.failure.message if t.failure else None,
+    **{name: lambda t, name=name: t.usage.get(name) for name in USAGE},  # type: ignore[misc]
+}
+_Key = tuple[int, float, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The options of `hpq results`: a state, a filter, a sort key, the first N trials.
+
+    `begun` leaves out trials that were never claimed, unless `state` asks for them. Without
+    `checks_names`, the caller checks the filter's names after the last of several sweeps.
+    """
+
+    reader: StoreReader
+    sweep: SweepView
+    state: TrialState | None = None
+    sort: str = ""
+    top: int | None = None
+    where: Filter | None = None
+    begun: bool = False
+    checks_names: bool = True
+
+    def trials(self) -> Iterator[TrialView]:
+        """Yield the trials as they are read.
+
+        Raises:
+            UserError: no trial has the sort key, or a name of the filter.
+        """
+        if not self.sweep.objectives:
+            yield from self._chosen()
+            return
+        front = read_front(self.reader, [self.sweep]).numbers
+        for trial in self._chosen():
+            yield replace(trial, is_front=trial.id.number in front)
+
+    def _chosen(self) -> Iterator[TrialView]:
+        if not self.sort and self.top is None:
+            yield from self.matching()
+            return
+        numbers = self.numbers()
+        for start in range(0, len(numbers), _CHUNK):
+            yield from self.reader.trials.get_many(self.sweep.id, numbers[start : start + _CHUNK])
+
+    def matching(self) -> Iterator[TrialView]:
+        """Yield the trials of this state that match the filter, in order of number."""
+        metrics: dict[str, float] = {}
+        trials, is_begun = self.reader.trials, self.begun and self.state not in _UNBEGUN
+        for trial in (trials.begun if is_begun else trials.all)(self.sweep.id):
+            metrics |= trial.metrics
+            if self.where is not None and not self.where.matches(
+                partial(field_of, self.sweep, trial)
+            ):
+                continue
+            if self.state is None or trial.state is self.state:
+                yield trial
+        if self.where is not None:
+            names = (*self.sweep.varying, *sorted(metrics), *TRIAL_FIELDS)
+            self.where.known_names |= dict.fromkeys(names)
+            if self.checks_names:
+                self.where.check_names()
+
+    def numbers(self) -> list[int]:
+        """Return the trial numbers in order; only sort keys are kept in memory."""
+        name = self.sort.removeprefix("-") or "objective"
+        best_high = self.sweep.metric is not None and self.sweep.metric.goal is Goal.MAXIMIZE
+        is_descending = self.sort.startswith("-") != (name == "objective" and best_high)
+        present = []
+        missing = []
+        infeasible = set[int]()
+        for trial in self.matching():
+            key = _key(field_of(self.sweep, trial, name))
+            if name == "objective" and not self.sweep.is_feasible(trial.metrics):
+                infeasible.add(trial.id.number)
+            if key is None:
+                missing.append(trial.id.number)
+            else:
+                present.append((key, trial.id.number))
+        if missing and not present and self.sort:
+            names = ["objective", "duration", "number", "ended", *islice(self.sweep.varying, 8)]
+            text = f"--sort {self.sort}: no trial has {name!r}; choose from {', '.join(names)}"
+            raise UserError(text, code="column-unknown")
+        present.sort(key=lambda pair: pair[0], reverse=is_descending)
+        present.sort(key=lambda pair: pair[1] in infeasible)
+        return ([n for _, n in present] + missing)[: self.top]
+
+
+def best_trials(
+    reader: StoreReader,
+    sweep: SweepView,
+    n: int = 1,
+    where: Filter | None = None,
+    *,
+    checks_names: bool = True,
+) -> list[TrialView]:
+    """Return the N best trials that match the expression, best first; ties by number.
+
+    Raises:
+        HpqError: no trial has a result, or none that matches (says why).
+    """
+    if where is None:
+        found = reader.trials.best(sweep, n)
+    else:
+        every = Selection(
+            reader=reader, sweep=sweep, top=sweep.counts.total, where=where, begun=True,
+            checks_names=checks_names,
+        ).trials()  # fmt: skip
+        ranked = (t for t in every if t.state in _RANKED and t.objective is not None)
+        found = list(islice((t for t in ranked if sweep.is_feasible(t.metrics)), n))
+    if found:
+        return found
+    raise no_best(reader, [sweep], where)
+
+
+def read_front(
+    reader: StoreReader, sweeps: Sequence[SweepView], where: Filter | None = None
+) -> Front:
+    """Return the front of all trials of sweeps with the same metrics that match the expression.
+
+    Raises:
+        UserError: no trial has a name of the expression.
+    """
+
+    def finished() -> Iterator[TrialView]:
+        for sweep in sweeps:
+            chosen = Selection(
+                reader=reader, sweep=sweep, where=where, begun=True, checks_names=False
+            )
+            yield from averaged(sweep, chosen.matching())
+
+    found = front_of(replace(sweeps[0], replicates=1), finished())
+    if where is not None:
+        where.check_names()
+    return found
+
+
+def no_best(
+    reader: StoreReader,
+    sweeps: Sequence[SweepView],
+    where: Filter | None = None,
+    front: Front | None = None,
+) -> HpqError:
+    """Return the error that says why no trial is best; `front` is the empty one if it was read."""
+    sweep = sweeps[0]
+    ids = " ".join(one.id for one in sweeps)
+    lacks = ""
+    if front is None and sweep.constraints:
+        front = read_front(reader, sweeps, where)
+    if front and front.missing:
+        lacks = f"; no finished trial reported {first_of(front.missing)}"
+    elif front and front.unmeasured:
+        lacks = f"; {front.unmeasured} finished without a finite value of every metric"
+    if front and front.infeasible:
+        limits = ", ".join(map(str, sweep.constraints))
+        matches = f" and matches {where.text}" if where else ""
+        text = f"{ids}: no trial meets the constraints: {limits}{matches}{lacks}"
+        text += f"; hpq results {sweep.id}"
+        return HpqError(text, code="constraints-unmet")
+    if where is not None:
+        text = f"{ids}: no trial with a result matches {where.text}{lacks}"
+        return NotFound(text, code="no-result")
+    why = "; ".join(_why_none(reader, one) for one in sweeps)
+    return HpqError(why + lacks, code="no-result")
+
+
+def refuse_unknown_metric(sweep: SweepView, name: str | None) -> None:
+    """Raise a UserError if a sweep has no metric of this name; None: none was named."""
+    names = [metric.name for metric in metrics_of(sweep)]
+    if name is not None and name not in names:
+        known = first_of(names, len(names)) or "none"
+        text = f"{clean(name)!r} is not a metric of {sweep.id}; its metrics: {known}"
+        raise UserError(text, code="column-unknown")
+
+
+def refuse_incomparable(sweeps: Sequence[SweepView]) -> None:
+    """Raise a UserError if results of these sweeps cannot be ranked together."""
+    for other in sweeps[1:]:
+        if not is_same_goal(sweeps[0], other):
+            apart = ", ".join(f"{one.id} by {_metric_words(one)}" for one in (sweeps[0], other))
+            ids = " ".join(one.id for one in sweeps)
+            text = f"trials are ranked by metrics of the same name, goal and value: {apart}"
+            raise UserError(
+                f"{text}; hpq report {ids} shows the sweeps side by side", code="metrics-differ"
+            )
+
+
+def _metric_words(sweep: SweepView) -> str:
+    metric = sweep.metric
+    if metric is None:
+        return "no metric"
+    words = [f"{one.name} ({one.goal}, {one.take} value)" for one in sweep.objectives or (metric,)]
+    return ", ".join([*words, *map(str, sweep.constraints)])
+
+
+def refuse_altered(
+    settings: Settings, sweeps: Iterable[SweepView], trials: Iterable[TrialView]
+) -> None:
+    """Raise a UserError if the parameters of a trial are not those that were signed.
+
+    If this machine's key signed a sweep, it must have signed each of its trials: the read of a
+    trial may have met another record, since any client of Redis may change one between two reads.
+    """
+    key, prefix = verifying_key(settings), settings.prefix
+    signed = {one.id for one in sweeps if key is not None and is_signed(key, prefix, one)}
+    for trial in trials:
+        if trial.failure is ALTERED or (trial.id.sweep in signed and not trial.is_signed):
+            raise UserError(f"{trial.id}: {ALTERED.message}", code="parameters-altered")
+
+
+def refuse_unsigned(settings: Settings, sweep: SweepView, otherwise: str) -> None:
+    """Raise a UserError if this machine's key did not sign a sweep.
+
+    `otherwise` says what --unsigned does.
+    """
+    try:
+        RowSigner.required(settings, sweep)
+    except UserError as error:
+        text = f"{error}; --unsigned {otherwise} all the same: read it before you run it"
+        raise UserError(text, code="code-not-signed") from None
+
+
+def drawn_trials(sweep: SweepView, trials: Sequence[TrialView]) -> list[TrialView]:
+    """Return all trials, or of more than 500 the best 20 and a sample of 300, always the same."""
+    if len(trials) <= _MOST_LINES:
+        return list(trials)
+    best, rest = (ranked := rank_trials(sweep, trials))[:_BEST], ranked[_BEST:]
+    rest += [trial for trial in trials if trial.objective is None]
+    chosen = best + random.Random(0).sample(rest, min(_SAMPLE, len(rest)))
+    return sorted(chosen, key=lambda trial: trial.id.number)
+
+
+def rank_trials(sweep: SweepView, trials: Iterable[TrialView]) -> list[TrialView]:
+    """Return the trials with a result, best first; replicates side by side, by their mean."""
+    sets: dict[int, list[TrialView]] = {}
+    for trial in trials:
+        is_ranked = trial.state in _RANKED and sweep.is_feasible(trial.metrics)
+        if is_ranked and trial.objective is not None:
+            sets.setdefault((trial.id.number - 1) // sweep.replicates, []).append(trial)
+    sign = -1 if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else 1
+    means = {n: sign * math.fsum(t.objective or 0 for t in s) / len(s) for n, s in sets.items()}
+    return [trial for n in sorted(sets, key=lambda n: (means[n], n)) for trial in sets[n]]
+
+
+def _why_none(reader: StoreReader, sweep: SweepView) -> str:
+    if sweep.metric is None:
+        return f"{sweep.id} has no metric, so no trial is best; add `metric:` to the sweep file"
+    counts = sweep.counts
+    last = (trial.failure for trial in reader.status(sweep.id, rows=0).recent)
+    why = next((f"; {f.message}" for f in last if f and f.kind is FailureKind.UNREPORTED), "")
+    return (
+        f"no trial of {sweep.id} has a result: {counts.running} running, {counts.queued} queued, "
+        f"{counts.finished} finished, {counts.failed} failed{why}"
+    )
+
+
+def field_of(sweep: SweepView, trial: TrialView, name: str) -> Json:
+    """Return a parameter, else a metric, else one of TRIAL_FIELDS; None if the trial has none.
+
+    `param.lr` and `last.acc`, as columns are named, mean `lr` and `acc`.
+    """
+    group, _, inner = name.partition(".")
+    if (param := param_value(trial.params, name)) is not None:
+        return param
+    if name in trial.metrics:
+        return trial.metrics[name]
+    if name in TRIAL_FIELDS:
+        return TRIAL_FIELDS[name](trial)
+    if group == "param":
+        return param_value(trial.params, inner)
+    if group == "best":
+        return best_values(trial, sweep).get(inner)
+    return trial.metrics.get(inner) if group == "last" else None
+
+
+def _key(value: Json) -> _Key | None:
+    """Return a sort key, numbers before text; None for a value without an order."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, int | float):
+        return (0, float(value), "")
+    return (1, 0.0, str(value))

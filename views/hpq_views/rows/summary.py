@@ -1,0 +1,279 @@
+"""Summarize a sweep: the effect of parameter values, failures, time saved. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from hpq.domain.sweep import SweepView
+from hpq.domain.trial import OTHER_CODE, FailureKind, Json, TrialState, TrialView, flatten
+from hpq.notice import plural
+from hpq_views.rows.importance import Importance, importance_of
+from hpq_views.text.text import clean, number, value
+
+MIN_TRIALS_FOR_EFFECTS = 4  # finished trials
+_MAX_VALUES = 8  # per parameter; more numbers are grouped into quarters
+_QUARTERS = 4
+_MOST_RECORDS = 100  # of provenance
+_MOST_SETS = 10_000  # results whose parameters are kept, drawn at random of more
+_RANKED = (TrialState.FINISHED, TrialState.PRUNED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """One value of a parameter, or a range of values, and the objectives of its trials."""
+
+    label: str
+    count: int
+    median: float
+    mean: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """The objective for each value of a parameter."""
+
+    param: str
+    levels: tuple[Level, ...]
+
+    @property
+    def size(self) -> float:
+        """The difference between the best and the worst median, which one outlier cannot move."""
+        medians = [level.median for level in self.levels]
+        return max(medians) - min(medians)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureGroup:
+    """Trials that failed with the same kind of error."""
+
+    kind: str
+    count: int
+    example: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSaved:
+    """Trials pruned before the usual last step, and the estimated time that this saved.
+
+    `usual_ms` is the median of the finished trials (None: none has finished), `ran_ms` the total
+    of all finished and stopped ones.
+    """
+
+    stopped: int
+    finished: int
+    ran_ms: float
+    usual_ms: float | None
+    ms: float
+
+
+@dataclass(slots=True)
+class SweepSummary:
+    """Accumulates trials one by one, and keeps only the values that a summary needs.
+
+    Of several metrics it is about the one that is the sweep's `metric` (`summaries_of`).
+    """
+
+    sweep: SweepView
+    cache: Path | None = None  # the directory that keeps the importance of ended sweeps
+    objectives: array[float] = field(default_factory=lambda: array("d"))
+    results: array[float] = field(default_factory=lambda: array("d"))  # of finished trials
+    reused: int = 0  # trials whose results were copied from older sweeps
+    of_other_code: int = 0  # of these
+    total_ms: int = 0  # of all attempts
+    before_ms: int = 0  # of attempts that were restarted
+    ran_on: set[str] = field(default_factory=set)  # digests of provenance records
+    _sets: list[tuple[dict[str, Json], float, bool]] = field(default_factory=list)  # True: finished
+    _rng: random.Random = field(default_factory=lambda: random.Random(0))
+    _failed: dict[str, FailureGroup] = field(default_factory=dict)
+    _took: dict[TrialState, array[int]] = field(default_factory=dict)  # duration, step, duration, …
+
+    def add(self, trials: Iterable[TrialView]) -> SweepSummary:
+        """Add trials."""
+        for trial in trials:
+            self.reused += bool(trial.reused)
+            if trial.provenance and not trial.reused and len(self.ran_on) < _MOST_RECORDS:
+                self.ran_on.add(trial.provenance)
+            self.of_other_code += trial.reused.endswith(OTHER_CODE)
+            if trial.state in _RANKED and not trial.reused:
+                self._took.setdefault(trial.state, array("q")).extend(
+                    (trial.duration_ms, trial.step)
+                )
+            self.total_ms += trial.total_ms
+            self.before_ms += trial.before_ms
+            objective = self._objective(trial)
+            if objective is not None and trial.state in _RANKED:
+                self._add_result(trial, objective)
+            if trial.failure is not None and (
+                trial.state is TrialState.FAILED or trial.failure.kind is FailureKind.UNREPORTED
+            ):
+                kind, message = trial.failure.kind.value, clean(trial.failure.message)
+                old = self._failed.get(kind)
+                new = FailureGroup(kind=kind, count=1, example=str(trial.id), message=message)
+                if old:
+                    new = FailureGroup(
+                        kind=kind, count=old.count + 1, example=old.example, message=old.message
+                    )
+                self._failed[kind] = new
+        return self
+
+    @property
+    def metric_name(self) -> str:
+        """The name of the metric; "" without one."""
+        return self.sweep.metric.name if self.sweep.metric else ""
+
+    def _objective(self, trial: TrialView) -> float | None:
+        metric = self.sweep.metric
+        if metric is None or not self.sweep.objectives:
+            return trial.objective
+        found = trial.metrics.get(metric.name)
+        return found if found is not None and math.isfinite(found) else None
+
+    def _add_result(self, trial: TrialView, objective: float) -> None:
+        is_finished = trial.state is TrialState.FINISHED
+        self.objectives.append(objective)
+        if is_finished:  # for means and medians: a pruned one is of a step
+            self.results.append(objective)
+        count = len(self.objectives)
+        at = count - 1 if count <= _MOST_SETS else self._rng.randrange(count)
+        if at < _MOST_SETS:
+            leaves = {**flatten(trial.params), **trial.params}
+            # A condition may omit a parameter.
+            some = {n: leaves[n] for n in self.sweep.varying if n in leaves}
+            self._sets[at : at + 1] = [(some, objective, is_finished)]
+
+    @property
+    def pruned(self) -> str:
+        """`; 10 pruned not counted`: the ranked trials that `results` leaves out."""
+        rest = len(self.objectives) - len(self.results)
+        return f"; {rest:,} pruned not counted" if rest else ""
+
+    @property
+    def counted(self) -> str:
+        """`of 90 finished trials; 10 pruned not counted`, for effects; "" if all trials count."""
+        count = sum(is_finished for *_, is_finished in self._sets)
+        drawn = f"{count:,} drawn of " if count < len(self.results) else ""
+        finished = plural(len(self.results), "finished trial")
+        all_ = f"of {drawn}{len(self.results):,} {finished}{self.pruned}"
+        return all_ if drawn or self.pruned else ""
+
+    @property
+    def saved(self) -> TimeSaved | None:
+        """The time saved by early termination; None if it stopped no trial."""
+        none: array[int] = array("q")
+        pruned = self._took.get(TrialState.PRUNED, none)
+        done = self._took.get(TrialState.FINISHED, none)
+        finished, last = done[::2], median(done[1::2]) if done else math.inf
+        # A trial that was pruned at the usual last step had nothing left to save.
+        stopped = [
+            took for took, step in zip(pruned[::2], pruned[1::2], strict=True) if step < last
+        ]
+        if not stopped:
+            return None
+        usual = median(finished) if finished else None
+        return TimeSaved(
+            stopped=len(stopped),
+            finished=len(finished),
+            ran_ms=sum(pruned[::2]) + sum(finished),
+            usual_ms=usual,
+            ms=sum(max(0.0, usual - took) for took in stopped) if usual else 0.0,
+        )
+
+    @property
+    def failures(self) -> list[FailureGroup]:
+        """The kinds of failure, the most frequent first."""
+        return sorted(self._failed.values(), key=lambda f: -f.count)
+
+    @property
+    def importance(self) -> Importance:
+        """Which parameter matters."""
+        sets, objectives = [s for s, *_ in self._sets], [o for _, o, _ in self._sets]
+        found = importance_of(self.sweep, sets, objectives, self.cache)
+        is_drawn = len(sets) < len(self.objectives)
+        return replace(found, of=len(self.objectives)) if is_drawn else found
+
+    @property
+    def effects(self) -> list[Effect]:
+        """The effect of each varying parameter on finished trials, the largest first.
+
+        None of too few trials.
+        """
+        rows = [(some, objective) for some, objective, is_finished in self._sets if is_finished]
+        if len(rows) < MIN_TRIALS_FOR_EFFECTS:
+            return []
+        found = [
+            effect(name, [some[name] for some, _ in rows if name in some],
+                   [objective for some, objective in rows if name in some])
+            for name in self.sweep.varying
+        ]  # fmt: skip
+        return sorted((e for e in found if e), key=lambda e: -e.size)
+
+
+def summaries_of(sweep: SweepView, cache: Path | None = None) -> list[SweepSummary]:
+    """Return a summary without trials for each metric of a sweep, or for its objective."""
+    views = [replace(sweep, metric=metric) for metric in sweep.objectives] or [sweep]
+    return [SweepSummary(view, cache) for view in views]
+
+
+def effect(param: str, values: Sequence[Json], objectives: Sequence[float]) -> Effect | None:
+    """Return the objective for each value of a parameter; quarters of many numbers.
+
+    None if it did not vary among these trials, or has too many values that are not numbers.
+    """
+    groups: dict[str, list[float]] = {}
+    for v, objective in zip(values, objectives, strict=True):
+        groups.setdefault(json.dumps(v, sort_keys=True), []).append(objective)
+    # A single trial is noise: numbers that rarely repeat are grouped into quarters.
+    if len(groups) > min(_MAX_VALUES, max(_QUARTERS, len(objectives) // 2)):
+        return _quarters(param, values, objectives)
+    if len(groups) < 2:
+        return None
+    pairs = sorted(((json.loads(k), v) for k, v in groups.items()), key=lambda p: _order(p[0]))
+    levels = [_level(value(v), some) for v, some in pairs]
+    return Effect(param=clean(param), levels=tuple(levels))
+
+
+def _quarters(param: str, values: Sequence[Json], objectives: Sequence[float]) -> Effect | None:
+    numbers = [
+        (float(v), o)
+        for v, o in zip(values, objectives, strict=True)
+        if isinstance(v, int | float) and not isinstance(v, bool)
+    ]
+    if len(numbers) < len(values):
+        return None
+    numbers.sort()
+    levels = []
+    begin = 0
+    least = max(2, len(numbers) // (2 * _QUARTERS))
+    for end in range(1, len(numbers) + 1):
+        is_last = end == len(numbers)
+        if not is_last and (
+            number(numbers[end][0]) == number(numbers[end - 1][0])  # equal labels share a bar
+            or end - begin < least
+            or end * _QUARTERS // len(numbers) == begin * _QUARTERS // len(numbers)
+        ):
+            continue
+        low, high = number(numbers[begin][0]), number(numbers[end - 1][0])
+        label = low if low == high else f"{low} to {high}"
+        levels.append(_level(label, [o for _, o in numbers[begin:end]]))
+        begin = end
+    return Effect(param=clean(param), levels=tuple(levels)) if len(levels) > 1 else None
+
+
+def _level(label: str, objectives: Sequence[float]) -> Level:
+    mean = sum(o / len(objectives) for o in objectives)
+    return Level(label=label, count=len(objectives), median=median(objectives), mean=mean)
+
+
+def _order(v: Any) -> tuple[int, float, str]:
+    if isinstance(v, int | float):
+        return (0, float(v), "")
+    return (1, 0.0, str(v))

@@ -1,0 +1,1 @@
+"""Tables, charts, styles and text on a terminal."""

@@ -1,0 +1,228 @@
+"""Read from Redis what one frame of `hpq watch` shows: as much as fits the screen, never more.
+
+Rows and curves of ended trials are kept until an event names the trial, so that a frame reads what
+moves only.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hpq.access.session import Session
+from hpq.domain.status import SweepStatus
+from hpq.domain.sweep import SweepView
+from hpq.domain.trial import Point, TrialId, TrialView
+from hpq.errors import NotFound
+from hpq.notice import Notice
+from hpq.store.reader import StoreReader
+from hpq_views.reports.logs import LINES, read_log
+from hpq_views.reports.sweep_table import SweepList, read_sweeps
+from hpq_views.rows.attempts import Attempt, attempts_of
+from hpq_views.rows.front import front_of
+from hpq_views.rows.trial_row import TrialRow
+from hpq_views.rows.winner import Winner, judge_winner
+from hpq_views.text.style import Line, TerminalInfo
+from hpq_views.watch.view import View
+from hpq_views.why.verdict import front_items
+from hpq_views.why.waiting import explain_waiting
+
+_KEPT = 400  # trials whose rows and curves are kept
+_RUNNING = 64  # running trials that the ETA counts one by one
+_SWEEPS = 100
+
+Curve = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """One trial in full."""
+
+    trial: TrialView
+    curves: Mapping[str, Sequence[Point]]
+    attempts: Sequence[Attempt]
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What takes all results: the front of several metrics, and who meets no constraint.
+
+    `items` say the front in words. The numbers of the front are in its order.
+    """
+
+    front: Sequence[int] = ()
+    infeasible: Sequence[int] = ()
+    items: Sequence[Line] = ()
+
+
+def read_standing(reader: StoreReader, sweep: SweepView, _: str = "") -> Standing:
+    """Read all results of a sweep with several metrics or with constraints."""
+    if not sweep.objectives and not sweep.constraints:
+        return Standing()
+    infeasible: list[int] = []
+
+    def kept() -> Iterator[TrialView]:
+        for trial in reader.trials.begun(sweep.id):
+            if TrialRow(trial=trial, sweep=sweep).unmet:
+                infeasible.append(trial.id.number)
+            yield trial
+
+    front = front_of(sweep, kept())
+    if not sweep.objectives:
+        return Standing(infeasible=infeasible)
+    return Standing(front=front.order, infeasible=infeasible, items=front_items(front))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a frame shows of one sweep; `first` is the place of the first of `rows` in the list."""
+
+    status: SweepStatus | None = None  # None: the list of sweeps is shown
+    rows: Sequence[TrialView] = ()
+    first: int = 0
+    total: int = 0
+    curves: Mapping[int, Curve] = field(default_factory=dict)
+    winner: Winner | None = None
+    standing: Standing = Standing()
+    not_taken: Notice | None = None
+    stale: str = ""  # why the status is not of now
+    on_quit: str = "quit"  # what the key q does
+    is_live: bool = True  # False: printed once, without keys, as short as it may be
+    is_searching: bool = False  # the filter reads the trials
+    detail: Detail | None = None
+    importance: Sequence[Line] = ()
+    sweeps: SweepList | None = None
+
+    @property
+    def sweep_status(self) -> SweepStatus:
+        """The status, which a scene of one sweep has."""
+        assert self.status is not None
+        return self.status
+
+
+@dataclass(slots=True)
+class _KeptCurve:
+    """What was read of a trial's curve: the last entry's id, and steps and values in turn."""
+
+    last: str = ""
+    flat: array[float] = field(default_factory=lambda: array("d"))
+    is_whole: bool = False  # nothing follows, since the trial has ended
+
+    @property
+    def points(self) -> Curve:
+        return list(zip(self.flat[::2], self.flat[1::2], strict=True))
+
+
+class SceneReader:
+    """Reads scenes of one sweep, and of the list of sweeps."""
+
+    def __init__(self, reader: StoreReader, session: Session | None = None) -> None:
+        self._reader = reader
+        self._session = session
+        self.found: list[int] | None = None  # what the filter picks; None: not known yet
+        self.standing = Standing()
+        self._rows: dict[int, TrialView] = {}
+        self._curves: dict[int, _KeptCurve] = {}
+        self._winner: tuple[object, Winner | None] = (None, None)
+        self._sid = ""
+
+    def forget(self, numbers: Collection[int]) -> None:
+        """Read these trials anew: events named them."""
+        for number in numbers:
+            self._rows.pop(number, None)
+            self._curves.pop(number, None)
+
+    def sweeps(self) -> SweepList:
+        """The newest sweeps."""
+        return read_sweeps(self._reader, _SWEEPS, self._session)
+
+    def read(self, view: View, terminal: TerminalInfo, *, is_live: bool = True) -> Scene:
+        """Everything that a frame of this size shows."""
+        if view.sweep != self._sid:
+            self._rows = {}
+            self._curves = {}
+            self._sid = view.sweep
+        status = self._reader.status(view.sweep, _RUNNING, top=2, recent=3)
+        if not is_live:
+            self.standing = read_standing(self._reader, status.sweep)
+        numbers, total = self._numbers(view, status.sweep, terminal.rows)
+        first = view.top
+        if first and not numbers:  # the list has become shorter than where the cursor was
+            first = max(0, total - terminal.rows)
+            shown = View(sweep=view.sweep, order=view.order, filter=view.filter, top=first)
+            numbers, total = self._numbers(shown, status.sweep, terminal.rows)
+        rows = self._trials(view.sweep, numbers)
+        return Scene(
+            status=status,
+            rows=rows,
+            first=first,
+            total=total,
+            curves=self._points(status.sweep, rows),
+            winner=self._judged(status),
+            standing=self.standing,
+            not_taken=explain_waiting(status, self._session),
+            is_live=is_live,
+            is_searching=bool(view.filter) and self.found is None,
+            detail=self._detail(status.sweep, view.trial) if view.trial else None,
+        )
+
+    def _numbers(self, view: View, sweep: SweepView, rows: int) -> tuple[list[int], int]:
+        if view.filter:
+            found = self.found or []
+            return found[view.top : view.top + rows], len(found)
+        standing, total = self.standing, sweep.counts.total
+        if view.order != "best" or not (standing.front or standing.infeasible):
+            return self._reader.trials.page(sweep, view.order, view.top, rows), total
+        moved, end = {*standing.front, *standing.infeasible}, view.top + rows
+        page = self._reader.trials.page(sweep, view.order, 0, end + len(moved))
+        rest = [n for n in page if n not in moved]
+        return [*standing.front, *rest, *standing.infeasible][view.top : end], total
+
+    def _trials(self, sid: str, numbers: Sequence[int]) -> list[TrialView]:
+        missing = [n for n in numbers if n not in self._rows]
+        found = {t.id.number: t for t in self._reader.trials.get_many(sid, missing)}
+        found |= {n: self._rows[n] for n in numbers if n in self._rows}
+        if len(self._rows) > _KEPT:
+            self._rows = {}
+        self._rows |= {n: t for n, t in found.items() if t.state.is_terminal}
+        return [found[n] for n in dict.fromkeys(numbers)]
+
+    def _points(self, sweep: SweepView, rows: Sequence[TrialView]) -> dict[int, Curve]:
+        if sweep.metric is None:
+            return {}
+        if len(self._curves) > _KEPT:
+            self._curves = {}
+        wanted = [t for t in rows if t.step or t.claimed_ms]
+        asked = [t for t in wanted if not self._curve(t).is_whole]
+        after = [(t.id, self._curve(t).last) for t in asked]
+        new = self._reader.trials.new_points(after, sweep.metric.name) if after else []
+        for trial, (points, last) in zip(asked, new, strict=True):
+            kept = self._curve(trial)
+            kept.flat.extend(v for p in points for v in (p.step, p.value))
+            kept.last, kept.is_whole = last, trial.state.is_terminal
+        return {t.id.number: self._curve(t).points for t in wanted}
+
+    def _curve(self, trial: TrialView) -> _KeptCurve:
+        return self._curves.setdefault(trial.id.number, _KeptCurve())
+
+    def _judged(self, status: SweepStatus) -> Winner | None:
+        key = [(t.id, t.objective) for t in status.best]
+        if self._winner[0] != key:
+            self._winner = (key, judge_winner(self._reader, status.sweep, status.best))
+        return self._winner[1]
+
+    def _detail(self, sweep: SweepView, number: int) -> Detail | None:
+        found = TrialId(sweep=sweep.id, number=number)
+        try:
+            trial = self._reader.trials.get(found)
+        except NotFound:
+            return None
+        log, _ = read_log(self._reader, found, LINES)
+        return Detail(
+            trial=trial,
+            curves={m: self._reader.trials.metric_history(found, m) for m in trial.metrics},
+            attempts=attempts_of(self._reader.events.of_trial(found), trial),
+            log=log.decode("utf-8", "replace"),
+        )

@@ -1,0 +1,1 @@
+"""Why a sweep waits, and what it needs."""
