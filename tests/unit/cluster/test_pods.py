@@ -79,6 +79,15 @@ def reasons_of(api: KubeApi, monkeypatch: pytest.MonkeyPatch, clock: Any = None)
             "logs deployment/hpq-worker",
             {"deployments": [workers(1, ready=1)], "pods": [pod("p1", **READY)]},
         ),
+        (
+            "an evicted pod beside the one that replaced it",
+            "no-worker",
+            "logs deployment/hpq-worker",
+            {
+                "deployments": [workers(1, ready=1)],
+                "pods": [pod("p0", **LOW), pod("p1", **READY)],
+            },
+        ),
         ("another queue", "no-deployment", "big", {"deployments": [workers(1, queue="big")]}),
         ("scaled to 0", "scaled-to-0", "--replicas=N", {"deployments": [workers(0)]}),
         (

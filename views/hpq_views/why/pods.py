@@ -117,6 +117,8 @@ def explain_pods(cluster: ClusterStatus, queue: str) -> list[Notice]:
     if deployment.wanted == 0:
         text = f"queue {queue!r} has no pods: {_explain_scaled_to_zero(cluster, deployment)}"
         return [Notice("scaled-to-0", text)]
+    if deployment.ready >= deployment.wanted:
+        return []  # an evicted pod that was replaced may still be listed
     kubectl = kubectl_command(cluster.context, cluster.namespace)
     lead = f"queue {queue!r} has {deployment.ready} of {deployment.wanted} pods ready"
     found = []
@@ -134,7 +136,7 @@ def explain_pods(cluster: ClusterStatus, queue: str) -> list[Notice]:
         found.append(
             Notice("pod-trouble", f"{lead}: {_describe(alike)}: {clean(reason)}; {remedy}")
         )
-    if found or deployment.ready >= deployment.wanted:
+    if found:
         return found
     starting = [pod for pod in pods if not pod.is_ready]
     if starting:
