@@ -38,7 +38,7 @@ _UNBEGUN = (TrialState.QUEUED, TrialState.CANCELLED)  # states of trials that ne
 # fields of every trial beside parameters and metrics; duration in seconds
 TRIAL_FIELDS: Mapping[str, Callable[[TrialView], Json]] = {
     "objective": lambda t: t.objective,
-    "duration": lambda t: t.duration_ms / 1000 or None,
+    "duration": lambda t: t.duration_ms / 1000 if t.attempt or t.duration_ms else None,
     "number": lambda t: t.id.number,
     "state": lambda t: t.state.value,
     "step": lambda t: t.step or None,
