@@ -1,7 +1,7 @@
 """Settings: every HPQ_* variable, its default, its unit and its check, read once and passed down.
 
-`producer/hpq_producer/cli.py` and each worker process call `read` once, with the environment as a
-mapping; no other module reads `os.environ` for hpq's own settings.
+Each command (`hpq/access/session.py`) and each worker process call `read` once, with the
+environment as a mapping; no other module reads `os.environ` for hpq's own settings.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Everything that talks to Redis: writers, readers, keys, scripts and the wire format."""
+"""The data in Redis: writers, readers, keys, scripts and the wire format; hpq.redis connects."""

@@ -1,5 +1,7 @@
 """Every Redis key of hpq, in one place; `lua/lib/prelude.lua` builds the same names for scripts.
 
+Those of RQ are in `tickets.py`.
+
 P is HPQ_PREFIX, S a sweep's id, N a trial's number, Q a queue, W a worker's name, F the id
 of a store of files.
 

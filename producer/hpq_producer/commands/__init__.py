@@ -1,1 +1,1 @@
-"""The commands of `hpq`; the table in `hpq_producer.cli` has their modules."""
+"""The commands of `hpq`; `table.py` has their modules."""

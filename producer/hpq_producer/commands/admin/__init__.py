@@ -1,1 +1,1 @@
-"""Commands for maintenance: doctor, audit, config, redis-acl, archive, worker."""
+"""Commands for maintenance and machines: archive, audit, data, doctor, join, user, worker."""

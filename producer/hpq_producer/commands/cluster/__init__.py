@@ -1,1 +1,1 @@
-"""Commands for a Kubernetes cluster: scale, drain, connect, manifests."""
+"""Commands for clusters: connect, drain, manifests, slurm."""
