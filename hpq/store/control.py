@@ -28,7 +28,7 @@ class SweepControl:
             redis.NoPermissionError: this Redis user is no administrator's.
         """
         words = [word for name, value in limits.items() for word in (name, str(value))]
-        _, rest = self._scripts.run("limit", *words, owner=owner, gone=list(gone))
+        _, rest = self._scripts.run("limit_owner", *words, owner=owner, gone=list(gone))
         for i in range(0, len(rest), 2):
             self._context.mint(rest[i], rest[i + 1])
 

@@ -35,13 +35,13 @@ _SHARED: Mapping[str, tuple[str, ...]] = {
     "claim": ("turns", "sharing", "owners"),
     "commit": ("ends", "early", "reports", "guards"),
     "control": ("ends",),
-    "limit": ("owners",),
-    "reap": ("ends", "owners", "restarts"),
+    "limit_owner": ("owners",),
+    "reap": ("ends", "owners", "server_restarts"),
     "release": ("ends",),
     "remove": ("sharing",),
     "reveal": ("sharing",),
     "seal": ("ends", "early", "sharing", "owners"),
-    "stamp": ("restarts",),
+    "stamp": ("server_restarts",),
 }
 _ALWAYS = {"prelude", "moves"}
 

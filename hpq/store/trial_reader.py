@@ -283,7 +283,7 @@ class TrialReader:
     def curves(self, sid: str, wanted: Sequence[tuple[int, str]]) -> list[Curve]:
         """Return the curves of pairs of trial number and metric; takes one round trip.
 
-        All values are of attempt 1; `hpq_views.rows.history` finds the others.
+        All values are of attempt 1; `hpq_views.analysis.history` finds the others.
         """
         entries = self._entries([(TrialId(sweep=sid, number=n), m, "") for n, m in wanted])
         return [

@@ -22,9 +22,9 @@ from hpq.domain.trial import (
     TrialState,
     TrialView,
 )
+from hpq_views.analysis.winner import judge
 from hpq_views.page.curves import Curve
 from hpq_views.page.sweep_data import SweepData
-from hpq_views.rows.winner import judge
 
 BEGIN_MS = 1_790_000_000_000
 SETS_OF_ARTICLE: list[Params] = [

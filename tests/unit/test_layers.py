@@ -52,7 +52,7 @@ LAYERS = {
     """,
     "hpq_views": """
         text
-        follow rows stored_files targets
+        analysis follow stored_files targets
         export why
         reports
         page watch
@@ -83,7 +83,7 @@ LAYERS = {
 # The only homes of libraries that are heavy or that few files should know.
 HOMES = {
     ("torch", "torchvision", "PIL"): ("hpq_worker.trainers",),
-    ("sklearn", "numpy"): ("hpq_worker.trainers", "hpq_views.rows.importance"),
+    ("sklearn", "numpy"): ("hpq_worker.trainers", "hpq_views.analysis.importance"),
     ("rq",): ("hpq.store.tickets", "hpq_worker.consumer.rq_worker"),
     ("kubernetes", "urllib3", "websocket"): ("hpq.kubernetes.api",),
     ("optuna", "cmaes"): ("hpq_worker.suggest",),

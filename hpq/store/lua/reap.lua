@@ -14,7 +14,7 @@ local await_ms = tonumber(args.await_leases) * lease
 local as_of = math.min(NOW, tonumber(args.as_of_ms or NOW))
 
 is_full()  -- the writes below succeed on a full server
-local since, newest = restarts().look()
+local since, newest = server_restarts().look()
 if since <= NOW and NOW - since < lease then return {'settling', 0, 0} end
 
 -- Trials whose running attempt is one of the dead: its lease ends now.

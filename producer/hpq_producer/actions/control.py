@@ -9,8 +9,8 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import OverBudget
 from hpq_producer.actions.writer import control_of
-from hpq_views.rows.filter import Filter
-from hpq_views.rows.selection import Selection
+from hpq_views.analysis.filter import Filter
+from hpq_views.analysis.selection import Selection
 from hpq_views.text.text import number, trials_of
 
 Ask = Callable[[str], None]  # raises unless the user agrees

@@ -14,12 +14,11 @@ from hpq_producer.actions import control
 from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
-from hpq_views.reports.sweep_table import COLUMNS, SweepList, explain_waits
-from hpq_views.rows.filter import Filter
-from hpq_views.rows.front import Front
-from hpq_views.rows.importance import Importance
-from hpq_views.rows.records import budget_record, state_word
-from hpq_views.rows.selection import (
+from hpq_views.analysis.filter import Filter
+from hpq_views.analysis.front import Front
+from hpq_views.analysis.importance import Importance
+from hpq_views.analysis.records import budget_record, state_word
+from hpq_views.analysis.selection import (
     Selection,
     best_trials,
     no_best,
@@ -27,7 +26,8 @@ from hpq_views.rows.selection import (
     refuse_altered,
     refuse_unknown_metric,
 )
-from hpq_views.rows.summary import summaries_of
+from hpq_views.analysis.summary import summaries_of
+from hpq_views.reports.sweep_table import COLUMNS, SweepList, explain_waits
 from hpq_views.targets import owned_sweep
 from hpq_views.text.text import clean, planned
 from hpq_views.why.until_over import wait_until_over

@@ -15,11 +15,11 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Failure, Params, TrialState, TrialView
 from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.frames import Metrics, history_frame
+from hpq_views.analysis.attempts import Attempt, attempts_of
+from hpq_views.analysis.records import best_values, flat_record
+from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.reports.logs import Cleaner, read_log
 from hpq_views.reports.ranking import result_columns, result_row
-from hpq_views.rows.attempts import Attempt, attempts_of
-from hpq_views.rows.records import best_values, flat_record
-from hpq_views.rows.trial_row import TrialRow
 from hpq_views.text.style import Span, plain
 from hpq_views.text.tables import Column, lay
 from hpq_views.text.text import clean

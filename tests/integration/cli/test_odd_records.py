@@ -19,7 +19,7 @@ from hpq.store.reader import StoreReader
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.sweep import decode_sweep
 from hpq_producer.actions.by_name import carry_out
-from hpq_views.page.actions import Actions
+from hpq_views.page.clicks import Actions
 from hpq_views.page.dashboard import Dashboard
 from tests.support import odd_records
 from tests.support.ids import ids, refused

@@ -17,7 +17,7 @@ from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_worker.lease.notices import Notices
+from hpq_worker.lease.webhooks import Notices
 from tests.conftest import MakeSweep
 from tests.support.constants import DEADLINE_S
 from tests.support.hook import Hook, serving
@@ -28,7 +28,7 @@ from tests.support.store_calls import end, take
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
     # A notice that is late on a busy machine is not sent again, and not given up.
-    monkeypatch.setattr("hpq_worker.lease.notices.TIMEOUT_S", DEADLINE_S)
+    monkeypatch.setattr("hpq_worker.lease.webhooks.TIMEOUT_S", DEADLINE_S)
     with serving() as one:
         yield one
 
@@ -242,7 +242,7 @@ def test_the_end_of_a_sweep_that_waits_no_more_and_is_not_among_the_newest_is_to
     sweep_of: MakeSweep,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hpq_worker.lease.notices._NEWEST", 1)
+    monkeypatch.setattr("hpq_worker.lease.webhooks._NEWEST", 1)
     sweep_of(1, "old-00000")
     look(workers)
     running = take(store, who)

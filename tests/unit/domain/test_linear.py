@@ -21,7 +21,7 @@ from hpq.store import events
 from hpq.store.wire.points import decode_record
 from hpq.yamlfile.yaml_reader import resolve
 from hpq_producer.scaffold import script
-from hpq_views.rows.filter import Filter
+from hpq_views.analysis.filter import Filter
 from hpq_views.text.text import abbreviate, clean, clean_block
 from hpq_worker.runner.failures import first_to_fail, of_exit, split_rank
 

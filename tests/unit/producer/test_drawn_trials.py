@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from hpq.domain.sweep import Goal, Metric
-from hpq_views.rows.selection import drawn_trials
+from hpq_views.analysis.selection import drawn_trials
 from tests.support.views import sweep_view, trial_view
 
 

@@ -9,15 +9,15 @@ from hpq.domain.sweep import Goal, Metric, TargetReached
 from hpq.domain.trial import Pruning, TrialState, TrialView
 from hpq.yamlfile.check import value_of
 from hpq_producer.sweepfile.model import CommonKeys
-from hpq_views.reports.summary_page import saved_lines
-from hpq_views.rows.attempts import attempts_of
-from hpq_views.rows.pruning import (
+from hpq_views.analysis.attempts import attempts_of
+from hpq_views.analysis.pruning import (
     describe_early_end,
     describe_pruning,
     describe_rule,
     describe_target,
 )
-from hpq_views.rows.summary import SweepSummary
+from hpq_views.analysis.summary import SweepSummary
+from hpq_views.reports.summary_page import saved_lines
 from hpq_views.text.style import plain
 from hpq_views.watch.event_log import event_line
 from tests.support.views import sweep_view, trial_view

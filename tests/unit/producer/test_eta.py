@@ -8,7 +8,7 @@ import random
 import pytest
 
 from hpq.domain.status import DurationStats
-from hpq_views.rows.eta import TimeLeft, sweep_eta, trial_left_ms
+from hpq_views.analysis.eta import TimeLeft, sweep_eta, trial_left_ms
 
 
 def _halfway(trials: int, slots: int, spread: float, seed: int) -> tuple[float, TimeLeft | None]:

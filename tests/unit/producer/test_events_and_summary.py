@@ -13,8 +13,8 @@ from hpq.domain.sweep import Counts, Goal, Metric
 from hpq.domain.trial import Failure, FailureKind, Json, TrialState, TrialView
 from hpq.errors import ExitCode, UserError
 from hpq.notice import plural
+from hpq_views.analysis.summary import SweepSummary, effect
 from hpq_views.reports.summary_page import effect_lines, failure_lines
-from hpq_views.rows.summary import SweepSummary, effect
 from hpq_views.text.charts import bar, ends_of, scale_of
 from hpq_views.text.style import Span, fold, plain
 from hpq_views.text.tables import Column, lay
@@ -118,7 +118,7 @@ def test_the_median_and_mean_of_each_value_are_shown() -> None:
 def test_of_very_many_results_the_parameters_of_some_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hpq_views.rows.summary._MOST_SETS", 40)
+    monkeypatch.setattr("hpq_views.analysis.summary._MOST_SETS", 40)
     tally = SweepSummary(SWEEP).add(
         _trial(i, [0.1, 0.4][i % 2], [0.5, 0.9][i % 2]) for i in range(1000)
     )

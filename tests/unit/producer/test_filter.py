@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hpq.errors import UserError
-from hpq_views.rows.filter import Filter
+from hpq_views.analysis.filter import Filter
 from tests.support.ids import raises
 
 FACTS: dict[str, Any] = {

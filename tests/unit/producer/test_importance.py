@@ -12,7 +12,7 @@ import pytest
 
 from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Json
-from hpq_views.rows.importance import Importance, Share, importance_of
+from hpq_views.analysis.importance import Importance, Share, importance_of
 from tests.support.libraries import needs
 
 pytestmark = needs("sklearn")

@@ -65,7 +65,7 @@ def test_a_command_that_shows_a_sweep_imports_only_what_it_shows(
 ) -> None:
     found = modules_after(COMMAND.format([command]), tmp_path)
     assert not found & {"rq", "yaml", "sklearn", "hpq.store.enqueue", "hpq.kubernetes.pods"}
-    assert ("hpq_views.rows.importance" in found) == (command == "summary")
+    assert ("hpq_views.analysis.importance" in found) == (command == "summary")
 
 
 def test_a_writer_imports_rq_only_to_mint_a_ticket(tmp_path: Path) -> None:

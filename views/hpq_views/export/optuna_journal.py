@@ -16,8 +16,8 @@ from hpq.domain.trial import Curve, Json, TrialState, TrialView, flatten
 from hpq.extras import library
 from hpq.search.continuous import QuantizedDistribution
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
-from hpq_views.rows.front import values_of
-from hpq_views.rows.space import are_numbers, is_log, space_of
+from hpq_views.analysis.front import values_of
+from hpq_views.analysis.space import are_numbers, is_log, space_of
 
 
 class _Buffer:

@@ -38,7 +38,7 @@ from hpq.domain.status import UnreadableSweep
 from hpq.domain.trial import TrialId
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
 from hpq.redis.client import explain, short_reason
-from hpq_views.page.actions import Actions
+from hpq_views.page.clicks import Actions
 from hpq_views.page.curves import pack_curves
 from hpq_views.page.live import Listing, LiveSweep, Polled
 from hpq_views.page.render import (

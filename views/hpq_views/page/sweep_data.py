@@ -14,16 +14,16 @@ from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import Json, TrialState, TrialView
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
+from hpq_views.analysis.front import Front, front_of, metrics_of
+from hpq_views.analysis.history import read_curves
+from hpq_views.analysis.importance import Importance
+from hpq_views.analysis.records import finite
+from hpq_views.analysis.selection import drawn_trials, read_front
+from hpq_views.analysis.space import are_numbers, is_log, space_of
+from hpq_views.analysis.summary import SweepSummary, summaries_of
+from hpq_views.analysis.trial_row import TrialRow
+from hpq_views.analysis.winner import Winner, judge_winner
 from hpq_views.page.curves import POINTS, Curve, pack_curves, thinned
-from hpq_views.rows.front import Front, front_of, metrics_of
-from hpq_views.rows.history import read_curves
-from hpq_views.rows.importance import Importance
-from hpq_views.rows.records import finite
-from hpq_views.rows.selection import drawn_trials, read_front
-from hpq_views.rows.space import are_numbers, is_log, space_of
-from hpq_views.rows.summary import SweepSummary, summaries_of
-from hpq_views.rows.trial_row import TrialRow
-from hpq_views.rows.winner import Winner, judge_winner
 from hpq_views.text.charts import axis_of, is_wide
 from hpq_views.text.text import clean, value
 

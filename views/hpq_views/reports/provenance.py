@@ -15,7 +15,7 @@ from hpq.errors import UserError
 from hpq.notice import plural
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
-from hpq_views.rows.selection import refuse_unsigned
+from hpq_views.analysis.selection import refuse_unsigned
 
 Origin = dict[str, Any]
 _GIT = re.compile(r"(?i)(^|/)(\.git(/|$)|HEAD$)")  # a repository, also one without a work tree

@@ -11,17 +11,17 @@ from typing import Any
 from hpq.access.session import Session
 from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import TrialView
+from hpq_views.analysis.eta import coarse_duration
+from hpq_views.analysis.front import Front, front_of
+from hpq_views.analysis.importance import Importance
+from hpq_views.analysis.pruning import describe_target
+from hpq_views.analysis.records import sweep_record, trial_record
+from hpq_views.analysis.summary import Effect, Level, SweepSummary, summaries_of
+from hpq_views.analysis.trial_row import TrialRow
+from hpq_views.analysis.winner import Winner, judge_winner, merge_ranked
 from hpq_views.reports.provenance import describe_versions
 from hpq_views.reports.ranking import codes_apart, front_lines, show_ranking
 from hpq_views.reports.sweep_table import explain_waits
-from hpq_views.rows.eta import coarse_duration
-from hpq_views.rows.front import Front, front_of
-from hpq_views.rows.importance import Importance
-from hpq_views.rows.pruning import describe_target
-from hpq_views.rows.records import sweep_record, trial_record
-from hpq_views.rows.summary import Effect, Level, SweepSummary, summaries_of
-from hpq_views.rows.trial_row import TrialRow
-from hpq_views.rows.winner import Winner, judge_winner, merge_ranked
 from hpq_views.text.charts import Scale, bar, curve, ends_of, scale_of
 from hpq_views.text.console import show_lines, show_table, stdout_info
 from hpq_views.text.output import Format, show_data

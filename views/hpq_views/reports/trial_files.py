@@ -13,7 +13,7 @@ from hpq.filestore.base import Readable, is_own, is_safe_name
 from hpq.filestore.local import location, open_files
 from hpq.redis.credentials import redact
 from hpq.shell import shell_hint
-from hpq_views.rows.trial_row import unstored_words
+from hpq_views.analysis.trial_row import unstored_words
 from hpq_views.text.text import clean
 from hpq_views.why.notices import POD_STORE
 

@@ -22,11 +22,11 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import DecodeError, HpqError, NotFound, UserError
 from hpq.redis.client import TRANSIENT, connect, short_reason
 from hpq.store.reader import StoreReader
+from hpq_views.analysis.filter import Filter
+from hpq_views.analysis.selection import Selection
+from hpq_views.analysis.summary import SweepSummary
 from hpq_views.follow import BLOCK_MS, is_over_or_held
 from hpq_views.reports.summary_page import importance_lines
-from hpq_views.rows.filter import Filter
-from hpq_views.rows.selection import Selection
-from hpq_views.rows.summary import SweepSummary
 from hpq_views.text.console import terminal_info
 from hpq_views.text.screen import LiveScreen
 from hpq_views.text.style import Line, Span, Style, TerminalInfo

@@ -13,11 +13,11 @@ from itertools import islice
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
+from hpq_views.analysis.front import metrics_of
+from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.reports.ranking import column_names
 from hpq_views.reports.show import trial_lines
 from hpq_views.reports.sweep_table import COLUMNS
-from hpq_views.rows.front import metrics_of
-from hpq_views.rows.trial_row import TrialRow
 from hpq_views.text.charts import Scale, buckets, curve, curve_scale, plot
 from hpq_views.text.style import Line, Span, Style, TerminalInfo, fold
 from hpq_views.text.tables import Column, Layout, lay

@@ -17,12 +17,12 @@ from hpq.domain.trial import Point, TrialId, TrialView
 from hpq.errors import NotFound
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
+from hpq_views.analysis.attempts import Attempt, attempts_of
+from hpq_views.analysis.front import front_of
+from hpq_views.analysis.trial_row import TrialRow
+from hpq_views.analysis.winner import Winner, judge_winner
 from hpq_views.reports.logs import LINES, read_log
 from hpq_views.reports.sweep_table import SweepList, read_sweeps
-from hpq_views.rows.attempts import Attempt, attempts_of
-from hpq_views.rows.front import front_of
-from hpq_views.rows.trial_row import TrialRow
-from hpq_views.rows.winner import Winner, judge_winner
 from hpq_views.text.style import Line, TerminalInfo
 from hpq_views.watch.view import View
 from hpq_views.why.verdict import front_items

@@ -42,9 +42,9 @@ from hpq_worker.files.workdir import check_scratch
 from hpq_worker.health.state import StateWriter
 from hpq_worker.health.usage import UsageReader
 from hpq_worker.lease.heartbeat import Heartbeat
-from hpq_worker.lease.notices import Notices
 from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.lease.webhooks import Notices
 from hpq_worker.process import devices, exit_report, logs
 from hpq_worker.process.config import WORKER, WorkerConfig, receive
 from hpq_worker.process.process_tree import adopt_orphans, end_with_parent

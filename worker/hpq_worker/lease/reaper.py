@@ -19,8 +19,8 @@ from hpq.notice import plural
 from hpq.settings import Settings
 from hpq.store.trials import TrialStore
 from hpq_worker.health.state import StateWriter
-from hpq_worker.lease.notices import Notices
 from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.lease.webhooks import Notices
 
 log = logging.getLogger("hpq.reaper")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts a suspended machine's sleep

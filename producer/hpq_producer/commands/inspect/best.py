@@ -15,12 +15,10 @@ from hpq.errors import HpqError, UserError
 from hpq.notice import print_message
 from hpq.shell import shell_line
 from hpq_producer.commands.common_flags import Output, WhereExpr
-from hpq_views.reports.ranking import front_lines, show_ranking, write_trials
-from hpq_views.reports.summary_page import winner_lines
-from hpq_views.rows.filter import Filter
-from hpq_views.rows.front import Front
-from hpq_views.rows.records import trial_record
-from hpq_views.rows.selection import (
+from hpq_views.analysis.filter import Filter
+from hpq_views.analysis.front import Front
+from hpq_views.analysis.records import trial_record
+from hpq_views.analysis.selection import (
     best_trials,
     no_best,
     read_front,
@@ -29,8 +27,10 @@ from hpq_views.rows.selection import (
     refuse_unknown_metric,
     refuse_unsigned,
 )
-from hpq_views.rows.trial_row import TrialRow
-from hpq_views.rows.winner import judge_winner, merge_ranked
+from hpq_views.analysis.trial_row import TrialRow
+from hpq_views.analysis.winner import judge_winner, merge_ranked
+from hpq_views.reports.ranking import front_lines, show_ranking, write_trials
+from hpq_views.reports.summary_page import winner_lines
 from hpq_views.targets import SweepRefs, find_target
 from hpq_views.text.console import show_lines
 from hpq_views.text.output import Format, show_data

@@ -57,7 +57,7 @@ def dashboard(
     for name in ("starlette", "uvicorn", "jinja2", "plotly"):
         library(name, "hpq dashboard", "starlette uvicorn plotly jinja2")
     # Here, since the modules above may be missing.
-    from hpq_views.page.actions import Actions  # noqa: PLC0415
+    from hpq_views.page.clicks import Actions  # noqa: PLC0415
     from hpq_views.page.dashboard import serve  # noqa: PLC0415
 
     with open_session() as session, _listener(host, port) as listener:

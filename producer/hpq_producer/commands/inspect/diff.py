@@ -12,7 +12,7 @@ from hpq.domain.trial import Json
 from hpq.errors import UserError
 from hpq.shell import shell_hint
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.commands.inspect.diff_sides import Section, compare, directory_side, side_of
+from hpq_producer.commands.inspect.compare import Section, compare, directory_side, side_of
 from hpq_views.targets import complete_sweep_ids, find_target
 from hpq_views.text.console import show_lines, show_table, stdout_info
 from hpq_views.text.output import Format, show_data

@@ -18,10 +18,10 @@ from hpq.errors import UserError
 from hpq.notice import print_message
 from hpq.shell import shell_hint
 from hpq.store.reader import StoreReader
+from hpq_views.analysis.history import read_curves
 from hpq_views.export.mlflow_runs import MlflowRuns, experiment_of
 from hpq_views.export.optuna_journal import OptunaJournal
 from hpq_views.export.tensorboard_logs import TensorBoardLogs
-from hpq_views.rows.history import read_curves
 from hpq_views.text.text import trials_of
 
 

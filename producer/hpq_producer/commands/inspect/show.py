@@ -19,15 +19,15 @@ from hpq.notice import print_message
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.commands.common_flags import Output
+from hpq_views.analysis.attempts import attempts_of
+from hpq_views.analysis.front import place_of
+from hpq_views.analysis.records import attempt_record, finite, sweep_record, trial_record
+from hpq_views.analysis.selection import read_front
+from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.reports.logs import read_log
 from hpq_views.reports.provenance import provenance_record, write_code
 from hpq_views.reports.show import shown_metrics, sweep_lines, trial_lines
 from hpq_views.reports.sweep_table import explain_waits
-from hpq_views.rows.attempts import attempts_of
-from hpq_views.rows.front import place_of
-from hpq_views.rows.records import attempt_record, finite, sweep_record, trial_record
-from hpq_views.rows.selection import read_front
-from hpq_views.rows.trial_row import TrialRow
 from hpq_views.targets import complete_sweep_ids, find_target
 from hpq_views.text.console import show_lines, stdout_info
 from hpq_views.text.output import Format, show_data

@@ -11,8 +11,8 @@ from typer import Option
 from hpq.access.session import open_session
 from hpq.notice import print_message
 from hpq_producer.commands.common_flags import Output
-from hpq_views.rows.records import sweep_record
-from hpq_views.rows.winner import judge_winner
+from hpq_views.analysis.records import sweep_record
+from hpq_views.analysis.winner import judge_winner
 from hpq_views.targets import SweepRef
 from hpq_views.text.output import Format, show_data
 from hpq_views.watch.event_log import say_verdict

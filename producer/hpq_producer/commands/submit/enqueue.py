@@ -22,7 +22,7 @@ from hpq_producer.enqueue import preflight
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
-from hpq_views.rows.pruning import describe_target
+from hpq_views.analysis.pruning import describe_target
 from hpq_views.text.console import progress_bar
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.text import clean, first_of, size, trials_of

@@ -32,7 +32,7 @@ from hpq_producer.commands.submit.plan_page import describe_set
 from hpq_producer.commands.submit.submit_options import SubmitOptions
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.sweepfile.spec import parameter_sets
-from hpq_views.rows.selection import refuse_altered
+from hpq_views.analysis.selection import refuse_altered
 from hpq_views.targets import complete_sweep_ids, find_target, parse_targets
 from hpq_views.why.notices import edited_since, print_if_edited
 

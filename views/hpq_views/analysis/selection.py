@@ -23,9 +23,9 @@ from hpq.domain.trial import (
 from hpq.errors import HpqError, NotFound, UserError
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
-from hpq_views.rows.filter import Filter
-from hpq_views.rows.front import Front, averaged, front_of, metrics_of
-from hpq_views.rows.records import best_values
+from hpq_views.analysis.filter import Filter
+from hpq_views.analysis.front import Front, averaged, front_of, metrics_of
+from hpq_views.analysis.records import best_values
 from hpq_views.text.text import clean, first_of
 
 _CHUNK = 500

@@ -30,12 +30,12 @@ from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.document import read
 from hpq_producer.enqueue.provenance import code_location
 from hpq_producer.sweepfile.source import is_sweep_file, sweep_document
+from hpq_views.analysis.records import finite
+from hpq_views.analysis.summary import SweepSummary
+from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.reports.provenance import read_code, versions_of
 from hpq_views.reports.ranking import code_name
 from hpq_views.reports.summary_page import result_cells
-from hpq_views.rows.records import finite
-from hpq_views.rows.summary import SweepSummary
-from hpq_views.rows.trial_row import TrialRow
 from hpq_views.text.text import clean_block, first_of, value
 from hpq_views.text.yaml_text import to_yaml
 from hpq_views.why.verdict import state_span

@@ -14,7 +14,7 @@ from typing import Any
 from hpq.domain.durations import iso
 from hpq.domain.trial import Curve, TrialView
 from hpq.store.reader import StoreReader
-from hpq_views.rows.records import finite
+from hpq_views.analysis.records import finite
 
 HISTORY_COLUMNS = ("trial", "attempt", "step", "metric", "value", "received")
 _CURVES_PER_ROUND_TRIP = 200  # about 1,000 values each at most

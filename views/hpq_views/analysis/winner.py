@@ -21,7 +21,7 @@ from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq.search.replicates import SEED
 from hpq.store.reader import StoreReader
-from hpq_views.rows.space import are_numbers, is_log, space_of
+from hpq_views.analysis.space import are_numbers, is_log, space_of
 from hpq_views.text.text import clean, measure, value
 
 _GROUPS = 50  # the best, whose replicates give the noise

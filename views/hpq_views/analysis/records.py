@@ -17,8 +17,8 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Json, ReplicateGroup, TrialState, TrialView, flatten
 from hpq.notice import Notice
 from hpq.search.replicates import replicate_of, seed_of_result
-from hpq_views.rows.attempts import Attempt
-from hpq_views.rows.eta import TimeLeft
+from hpq_views.analysis.attempts import Attempt
+from hpq_views.analysis.eta import TimeLeft
 
 WAITING = "waiting"  # a sweep that runs, but of which no worker claims a trial
 

@@ -15,7 +15,7 @@ from typing import Any
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import OTHER_CODE, FailureKind, Json, TrialState, TrialView, flatten
 from hpq.notice import plural
-from hpq_views.rows.importance import Importance, importance_of
+from hpq_views.analysis.importance import Importance, importance_of
 from hpq_views.text.text import clean, number, value
 
 MIN_TRIALS_FOR_EFFECTS = 4  # finished trials
