@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -145,7 +146,8 @@ def get(page: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> 
     with open_session() as session:
         actions = Actions(session, partial(carry_out, session), Forbidden("read-only"))
         app = Dashboard(session, (), "", actions).app()
-        asyncio.run(app(scope, receive, send))
+        with ThreadPoolExecutor(1) as thread:  # tests of pages leave a loop in this one
+            thread.submit(lambda: asyncio.run(app(scope, receive, send))).result()
     body = b"".join(message.get("body", b"") for message in sent)
     return sent[0]["status"], body.decode()
 

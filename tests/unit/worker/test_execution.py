@@ -130,6 +130,25 @@ def test_printed_lines_of_code_that_may_report_otherwise_count_if_the_trial_does
         assert b"neither wandb.init nor hpq.report" in said.reports.batch().log
 
 
+def test_a_checkpoint_counts_what_was_printed_before_it_and_the_end_the_rest(said: Said) -> None:
+    said.send(b'{"may_report": true}')
+    steps: list[int] = []
+
+    def go_on() -> None:
+        if len(steps) < 2:
+            steps.append(said.reports.step)
+            said.execution.read_arrived()
+        if len(steps) == 2:
+            steps.append(said.reports.step)
+            os.write(said.output, b"loss=3\n")
+            said.end()
+
+    os.write(said.output, b"loss=1\nloss=2\n")
+    said.run(notify=go_on)
+    assert steps[0] == 0 and steps[-1] == 2 and said.reports.step == 3
+    assert said.reports.batch().log.count(b"neither wandb.init nor hpq.report") == 1
+
+
 @pytest.mark.parametrize("is_early", [True, False])
 @pytest.mark.parametrize("line", [b"loss=2\n", b"epoch=2\n"])
 def test_a_trial_is_warned_if_early_termination_could_not_see_its_printed_metric(

@@ -46,7 +46,7 @@ from hpq_worker.process.protocol import (
     read_end,
     read_message,
 )
-from hpq_worker.process.secrets import Mask
+from hpq_worker.process.secrets import Mask, masked
 from hpq_worker.process.signals import ShutdownLevel, Signals
 from hpq_worker.process.watchdog import TURN_S, Progress
 from hpq_worker.runner.caller import Caller
@@ -112,6 +112,7 @@ class Execution:
         self._reads_printed = self._is_program
         self._may_report = sweep.launch.is_function
         self._held = deque[dict[str, float]](maxlen=_HELD_LINES)
+        self._has_released = False
         self._reported: set[str] = set()  # a name from the socket is not read from the output
         self._printed = LineBuffer(longest_bytes=_LONGEST_BYTES + 1)
         own = [sweep.metric.name] if sweep.metric else []
@@ -174,6 +175,8 @@ class Execution:
             for _ in range(_PIPE_READS):
                 if not self._read():
                     break
+            if self._reads_printed:  # a checkpoint counts what was printed before it
+                self._report_held()
         self._notify()
         self._wake()  # `run` may wait for an end that was read here
 
@@ -252,7 +255,7 @@ class Execution:
         elif "phase" in message:
             self._reports.phase(self._mask.text(message["phase"]))
         elif "end" in message:
-            self._end = _masked(read_end(message["end"]), self._mask)
+            self._end = masked(read_end(message["end"]), self._mask)
         self._stall.active(time.monotonic())
 
     def _read_output(self) -> bool:
@@ -311,12 +314,13 @@ class Execution:
 
     def _report_held(self) -> None:
         """Report what was printed by a trial that could have reported in another way."""
-        if self._held:
+        if self._held and not self._has_released:
+            self._has_released = True
             why = "the trial called neither wandb.init nor hpq.report"
             self._reports.log(f"hpq: {why}: its printed lines are its metrics\n".encode())
-            for printed in self._held:
-                self._report(printed, None)
         self._warn("too late", too_late_words(self._sweep, self._held))
+        while self._held:
+            self._report(self._held.popleft(), None)
         self._warn_of_unread()
 
     def _report(self, metrics: Mapping[str, float], step: int | None) -> None:
@@ -382,14 +386,6 @@ class Execution:
             is_whole=end.has_last_message and 0 <= end.status < _KILLED,
             status=end.status or int(end.failure is not None),
         )
-
-
-def _masked(end: AttemptEnd, mask: Mask) -> AttemptEnd:
-    failure = end.failure
-    if failure is None:
-        return end
-    message, fingerprint = mask.text(failure.message), mask.text(failure.fingerprint)
-    return replace(end, failure=replace(failure, message=message, fingerprint=fingerprint))
 
 
 def _read(fd: int) -> bytes | None:

@@ -144,8 +144,8 @@ def too_late_words(sweep: RunnableSweep, held: Iterable[Mapping[str, float]]) ->
     if sweep.early is None or metric is None or all(metric.name not in line for line in held):
         return ""
     return (
-        f"early termination sees {metric.name} only at the end of this trial, since the program has"
-        f" imported wandb or hpq; call hpq.report({{{metric.name!r}: …}})"
+        f"early termination sees {metric.name} only at its checkpoints and its end, since the"
+        f" program has imported wandb or hpq; call hpq.report({{{metric.name!r}: …}})"
     )
 
 

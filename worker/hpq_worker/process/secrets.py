@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from hpq import process as hpq_process
 from hpq.redis import credentials
 from hpq.settings import IN_POD, Settings
+from hpq_worker.process.protocol import AttemptEnd
 
 # In a pod, the variables that programs see besides passed ones; all others are secret there.
 POD_ALLOWED = frozenset(
@@ -98,3 +100,13 @@ class Mask:
                     longest = size
                     break
         return longest
+
+
+def masked(end: AttemptEnd, mask: Mask) -> AttemptEnd:
+    """Return the end of an attempt with texts that show no secret."""
+    failure = end.failure
+    if failure is None:
+        return end
+    message = mask.text(failure.message)
+    fingerprint = mask.text(failure.fingerprint)
+    return replace(end, failure=replace(failure, message=message, fingerprint=fingerprint))
