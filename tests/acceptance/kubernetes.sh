@@ -69,9 +69,9 @@ kube rollout restart deployment/hpq-worker
 kube rollout status deployment/hpq-worker --timeout 300s
 hpq wait "$second"
 is 'd["finished"] == 4 and d["failed"] == 0' hpq wait "$second" -o json
-pod=$(kube get pods -l app.kubernetes.io/name=hpq-worker -o name | head -n 1)
-hpq drain "${pod#pod/}" --timeout 120
-hpq drain "${pod#pod/}" --undo
+pod=$(kube get pods -l app.kubernetes.io/name=hpq-worker -o 'jsonpath={.items[0].metadata.name}')
+hpq drain "$pod" --timeout 120
+hpq drain "$pod" --undo
 hpq audit "$second"
 hpq results "$second" -o csv >results.csv
 hpq report "$second" --out page.html

@@ -207,7 +207,13 @@ END
 expect 0 hpq run "$kill" --workers 2
 is 'd["finished"] == 4 and d["failed"] == 0' hpq wait "$kill" -o json
 hpq audit "$kill"
-timeout -s INT 4 hpq run slow.yaml --name interrupted --new --workers 1 || true
+set -m # without job control, a job in the background ignores Ctrl-C
+hpq run slow.yaml --name interrupted --new --workers 1 &
+run=$!
+set +m
+soon 'd["running"] > 0' hpq show interrupted -o json
+kill -INT "$run"
+wait "$run" || true
 expect 0 hpq run interrupted
 is 'd["finished"] == 4' hpq wait interrupted -o json
 hpq cancel interrupted --yes || true

@@ -47,7 +47,7 @@ second=$(hpq enqueue sweep.yaml --new --name second)
 soon 'd["running"] > 0' hpq show "$second" -o json
 hpq pause "$second"
 hpq resume "$second"
-task=$(squeue -h -r -j "$array" -t R -o %i | head -n 1)
+task=$(squeue -h -r -j "$array" -t R -o %i | sed -n 1p)
 scontrol requeue "$task"
 hurry "$task"
 hpq wait "$second"
