@@ -98,7 +98,7 @@ kube scale deployment/hpq-worker --replicas=0
 kube scale deployment/hpq-worker --replicas=1
 fourth=$(hpq enqueue sweep.yaml --new --name fourth)
 pods_have_no_image() { hpq ls; hpq workers; hpq watch --once; }
-for _ in $(seq 60); do pods_have_no_image 2>&1 | grep -q 'ImagePull' && break; sleep 2; done
+for _ in $(seq 60); do pods_have_no_image 2>&1 | grep 'ImagePull' && break; sleep 2; done
 pods_have_no_image 2>&1 | grep 'ImagePull'
 expect 5 hpq wait "$fourth" --timeout 3
 hpq manifests -f cluster.yaml | kubectl apply -f -
