@@ -239,7 +239,7 @@ def deployment_name(queue: str = DEFAULT_QUEUE) -> str:
     return "hpq-worker" if queue == DEFAULT_QUEUE else f"hpq-worker-{queue}"
 
 
-def scale_command(kubectl: str = KUBECTL, deployment: str = "hpq-worker") -> str:
+def scale_command(kubectl: str = KUBECTL, deployment: str = deployment_name()) -> str:
     """Return the command that sets the number of worker pods to N, for a message."""
     return f"`{kubectl} scale {shell_hint([f'deployment/{deployment}'])} --replicas=N`"
 

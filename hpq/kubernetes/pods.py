@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hpq.access.connection_record import deployment_name
 from hpq.errors import Forbidden, HpqError, NotFound
 from hpq.kubernetes.api import KubernetesApi
 from hpq.kubernetes.objects import (
@@ -16,8 +17,6 @@ from hpq.kubernetes.objects import (
     pod_of,
 )
 from hpq.kubernetes.redis_access import explain_missing
-
-_DEPLOYMENT = "hpq-worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +72,7 @@ def deployments(api: KubernetesApi) -> list[Any]:
             "items"
         ]
     except Forbidden:
-        found = [api.get(api.of(f"apps/v1/deployments/{_DEPLOYMENT}"))]
+        found = [api.get(api.of(f"apps/v1/deployments/{deployment_name()}"))]
     if not found:
         raise NotFound(explain_missing(api, "Deployment of workers"), code="cluster-object-missing")
     return found

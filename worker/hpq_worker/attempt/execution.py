@@ -191,7 +191,7 @@ class Execution:
             self._kill_at = time.monotonic()
 
     def _check_reports(self, now: float) -> None:
-        """Stop an attempt that stalls, leaves its GPUs idle or diverges."""
+        """Stop an attempt that stalls, diverges, or uses its GPUs too little."""
         if self._reports.is_diverged:
             self._stop(Halt.DIVERGED, diverged_words(self._sweep, self._reports))
         if 0 < self._sweep.idle_s <= self._usage.idle_s:
