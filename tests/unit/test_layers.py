@@ -65,7 +65,7 @@ LAYERS = {
         capacity commands local_workers option_values scaffold sweepfile
         actions cli enqueue
         __main__ commands.cluster python_api
-        commands.admin commands.control commands.submit
+        commands.admin commands.change commands.submit
         commands.inspect function_worker
     """,
     "hpq_worker": """

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from hpq.access.session import Session
 from hpq.domain.sweep import SweepView
 from hpq.errors import UserError
-from hpq_producer.actions import control
+from hpq_producer.actions import steer
 from hpq_views.targets import check_owner, parse_targets
 
-_Act = Callable[[Session, SweepView, Sequence[str], control.Ask], str]
+_Act = Callable[[Session, SweepView, Sequence[str], steer.Ask], str]
 
 
 def carry_out(
@@ -19,7 +19,7 @@ def carry_out(
     verb: str,
     words: Sequence[str] = (),
     *,
-    ask: control.Ask = control.agree,
+    ask: steer.Ask = steer.agree,
     force: bool = False,
 ) -> str:
     """Do what a command of this name does to a sweep; return a line for the user.
@@ -38,14 +38,14 @@ def carry_out(
 
 
 def _on_trials(
-    act: Callable[[Session, SweepView, Sequence[int], control.Ask], tuple[int, str]],
+    act: Callable[[Session, SweepView, Sequence[int], steer.Ask], tuple[int, str]],
 ) -> _Act:
     return lambda session, sweep, words, ask: act(
         session, sweep, parse_targets([sweep.id, *words])[1], ask
     )[1]
 
 
-def _set(session: Session, sweep: SweepView, words: Sequence[str], _: control.Ask) -> str:
+def _set(session: Session, sweep: SweepView, words: Sequence[str], _: steer.Ask) -> str:
     # Here, since the keys of `hpq watch` set nothing, and the rules of sweep files load slowly.
     from hpq_producer.actions.set_limits import limits, set_limits  # noqa: PLC0415
 
@@ -53,10 +53,10 @@ def _set(session: Session, sweep: SweepView, words: Sequence[str], _: control.As
 
 
 _ACTIONS: Mapping[str, _Act] = {
-    "pause": lambda session, sweep, _, ask: control.pause(session, sweep),
-    "resume": lambda session, sweep, _, ask: control.resume(session, sweep),
-    "stop": lambda session, sweep, _, ask: control.stop(session, sweep, ask),
-    "cancel": _on_trials(control.cancel),
-    "retry": _on_trials(control.retry),
+    "pause": lambda session, sweep, _, ask: steer.pause(session, sweep),
+    "resume": lambda session, sweep, _, ask: steer.resume(session, sweep),
+    "stop": lambda session, sweep, _, ask: steer.stop(session, sweep, ask),
+    "cancel": _on_trials(steer.cancel),
+    "retry": _on_trials(steer.retry),
     "set": _set,
 }

@@ -75,22 +75,22 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "wait": ("hpq_producer.commands.inspect.wait", "Wait until a sweep ends"),
     },
     "Control": {
-        "pause": ("hpq_producer.commands.control.control", "Start no further trial of a sweep"),
-        "resume": ("hpq_producer.commands.control.control", "Continue a paused or held sweep"),
+        "pause": ("hpq_producer.commands.change.steer", "Start no further trial of a sweep"),
+        "resume": ("hpq_producer.commands.change.steer", "Continue a paused or held sweep"),
         "stop": (
-            "hpq_producer.commands.control.control",
+            "hpq_producer.commands.change.steer",
             "Finish running trials, cancel queued ones",
         ),
-        "cancel": ("hpq_producer.commands.control.control", "Stop a sweep or a trial now"),
+        "cancel": ("hpq_producer.commands.change.steer", "Stop a sweep or a trial now"),
         "retry": (
-            "hpq_producer.commands.control.control",
+            "hpq_producer.commands.change.steer",
             "Queue failed or cancelled trials again",
         ),
         "set": (
-            "hpq_producer.commands.control.set_limits:set_limits",
+            "hpq_producer.commands.change.set_limits:set_limits",
             "Change a sweep's limits, tags and note",
         ),
-        "rm": ("hpq_producer.commands.control.rm", "Delete a sweep with all its results"),
+        "rm": ("hpq_producer.commands.change.rm", "Delete a sweep with all its results"),
     },
     "Cluster": {
         "drain": (

@@ -10,7 +10,7 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Json, TrialId, TrialState
 from hpq.errors import Held, OverBudget, UserError
 from hpq.notice import plural
-from hpq_producer.actions import control
+from hpq_producer.actions import steer
 from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
@@ -278,7 +278,7 @@ class Sweep:
         """
         with api_session(self.id) as session:
             sweep = owned_sweep(session, self.id, force)
-            stopped, _ = control.cancel(session, sweep, numbers, control.agree)
+            stopped, _ = steer.cancel(session, sweep, numbers, steer.agree)
             return stopped
 
     def __repr__(self) -> str:

@@ -115,7 +115,7 @@ def test_a_sweep_that_changed_meanwhile_stays(hpq, sweeps, reader, control, monk
     def retried(question: str, yes: bool) -> None:
         control.retry(OLD, [1])
 
-    monkeypatch.setattr("hpq_producer.commands.control.rm.confirm", retried)
+    monkeypatch.setattr("hpq_producer.commands.change.rm.confirm", retried)
     done = hpq("rm", "--older", "0")
     assert done.returncode == 0 and "sweep-changed" in ids(done.stderr)
     assert left(reader) == {OLD, OTHERS, RUNNING, WAITING}

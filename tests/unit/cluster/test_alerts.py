@@ -18,7 +18,7 @@ from hpq_ops.manifests.objects import folder
 from tests.support.constants import DATA, ROOT
 
 client = pytest.importorskip("prometheus_client", reason="pip install prometheus-client")
-fleet_metrics = pytest.importorskip("hpq_views.page.metrics")
+fleet_metrics = pytest.importorskip("hpq_views.page.prometheus")
 parser = pytest.importorskip("prometheus_client.parser")
 
 # Each has few values, whatever the number of sweeps, trials and pods; an owner is a person.

@@ -16,7 +16,7 @@ from hpq.errors import Forbidden, UserError
 from hpq.extras import library
 from hpq.notice import print_message, warn
 from hpq.redis.client import guard
-from hpq_producer.actions import control
+from hpq_producer.actions import steer
 from hpq_producer.actions.by_name import carry_out
 
 _NO_OPTION = "read-only: started without --allow-actions"
@@ -63,7 +63,7 @@ def dashboard(
     with open_session() as session, _listener(host, port) as listener:
         if metrics_port := session.settings.port:
             library("prometheus_client", "HPQ_PORT", "prometheus-client")
-            from hpq_views.page.metrics import serve_metrics  # noqa: PLC0415  likewise
+            from hpq_views.page.prometheus import serve_metrics  # noqa: PLC0415  likewise
 
             serve_metrics(session, host, metrics_port)
         refusal = _refusal(session) if allow_actions else Forbidden(_NO_OPTION)
@@ -87,7 +87,7 @@ def _refusal(session: Session) -> Forbidden | None:
     """Return why this user may not write; None if Redis allows it."""
     try:
         with guard(session.url):
-            control.refuse_readers(session)
+            steer.refuse_readers(session)
     except Forbidden as error:
         return Forbidden(f"read-only: {error}", code=error.code)
     return None

@@ -24,7 +24,7 @@ from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.notice import Notice, print_message, warn
 from hpq.redis.client import TRANSIENT
 from hpq.settings import Settings
-from hpq_producer.actions import control
+from hpq_producer.actions import steer
 from hpq_producer.actions.by_name import carry_out
 from hpq_producer.commands.submit.append import Appended, print_appended
 from hpq_producer.commands.submit.enqueue import print_enqueued, print_owner_and_name, submit
@@ -130,7 +130,7 @@ def _go_on(session: Session, sweep: SweepView) -> None:
         )
     print_message(f"{sweep.id}: continues, {_left(sweep.counts)}")
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
-        control.resume(session, sweep)
+        steer.resume(session, sweep)
 
 
 def _submit(session: Session, submission: Submission, options: SubmitOptions) -> str:
@@ -155,7 +155,7 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
         _go_on(session, sweep)
         return sweep.id
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
-        control.resume(session, sweep)
+        steer.resume(session, sweep)
     return sweep.id
 
 

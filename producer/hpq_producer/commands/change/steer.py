@@ -14,7 +14,7 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import UserError
 from hpq.notice import print_message
-from hpq_producer.actions import control
+from hpq_producer.actions import steer
 from hpq_producer.commands.common_flags import WhereExpr
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.selection import Selection
@@ -65,7 +65,7 @@ def pause(sweep: SweepRef = None, force: Other = False) -> None:
     Example: hpq pause digits-3f2a1
     """
     with open_session() as session:
-        print_message(control.pause(session, owned_sweep(session, sweep, force)))
+        print_message(steer.pause(session, owned_sweep(session, sweep, force)))
 
 
 def resume(sweep: SweepRef = None, force: Other = False) -> None:
@@ -75,7 +75,7 @@ def resume(sweep: SweepRef = None, force: Other = False) -> None:
     """
     with open_session() as session:
         found = owned_sweep(session, sweep, force)
-        print_message(control.resume(session, found))
+        print_message(steer.resume(session, found))
         if found.counts.waits:
             print_if_not_running(session, found.id)
 
@@ -86,7 +86,7 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
     Example: hpq stop digits-3f2a1
     """
     with open_to_end(sweep, "stop", force) as (session, found):
-        print_message(control.stop(session, found, lambda question: confirm(question, yes)))
+        print_message(steer.stop(session, found, lambda question: confirm(question, yes)))
 
 
 def cancel(
@@ -110,7 +110,7 @@ def cancel(
             numbers = _pick(session, found, expression)
             if not numbers:
                 return
-        _, line = control.cancel(session, found, numbers, lambda question: confirm(question, yes))
+        _, line = steer.cancel(session, found, numbers, lambda question: confirm(question, yes))
         print_message(line)
 
 
@@ -166,7 +166,7 @@ def retry(
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
         found = owned_sweep(session, ref, force)
-        touched, line = control.retry(
+        touched, line = steer.retry(
             session,
             found,
             numbers,
