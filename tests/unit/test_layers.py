@@ -52,8 +52,9 @@ LAYERS = {
     """,
     "hpq_views": """
         text
-        analysis follow stored_files targets
+        analysis targets
         export why
+        follow
         reports
         page watch
     """,

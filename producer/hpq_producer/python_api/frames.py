@@ -12,8 +12,8 @@ from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.extras import library
 from hpq.store.reader import StoreReader
-from hpq_views.analysis.history import HISTORY_COLUMNS, read_curves
-from hpq_views.analysis.records import column_order
+from hpq_views.analysis.history import read_curves
+from hpq_views.analysis.records import HISTORY_COLUMNS, column_order
 from hpq_views.text.text import WHY_THINNED, trials_of
 
 if TYPE_CHECKING:

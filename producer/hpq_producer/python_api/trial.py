@@ -15,7 +15,7 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Failure, Params, TrialState, TrialView
 from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.frames import Metrics, history_frame
-from hpq_views.analysis.attempts import Attempt, attempts_of
+from hpq_views.analysis.history import Attempt, attempts_of
 from hpq_views.analysis.records import best_values, flat_record
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.reports.logs import Cleaner, read_log

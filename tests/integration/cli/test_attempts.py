@@ -15,7 +15,7 @@ from hpq.domain.trial import Checkpoint, Failure, FailureKind, TrialId, TrialSta
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_views.analysis.attempts import attempts_of
+from hpq_views.analysis.history import attempts_of
 from tests.support.store_calls import reaped
 
 LEASE = 30_000

@@ -9,7 +9,7 @@ from hpq.domain.sweep import Goal, Metric, TargetReached
 from hpq.domain.trial import Pruning, TrialState, TrialView
 from hpq.yamlfile.check import value_of
 from hpq_producer.sweepfile.model import CommonKeys
-from hpq_views.analysis.attempts import attempts_of
+from hpq_views.analysis.history import attempts_of
 from hpq_views.analysis.pruning import (
     describe_early_end,
     describe_pruning,

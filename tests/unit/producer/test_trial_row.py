@@ -11,7 +11,7 @@ import pytest
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Failure, FailureKind, Point, TrialState, TrialView
 from hpq_producer.python_api.trial import trial_listing
-from hpq_views.analysis.attempts import Attempt
+from hpq_views.analysis.history import Attempt
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.page.render import sweep_head
 from hpq_views.page.sweep_data import encode_trials

@@ -1,23 +1,71 @@
-"""Read the curves of a sweep: every stored value of every metric, with its attempt and its time.
+"""Read what happened in trials: their attempts from events, and the curves of their metrics.
 
-Commands, page and Python API read curves here.
+An attempt has its host, its first step and its end. A curve has every stored value of a metric,
+with its attempt and its time. Commands, page and Python API read both here.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
-from hpq.domain.durations import iso
-from hpq.domain.trial import Curve, TrialView
+from hpq.domain.status import Event
+from hpq.domain.trial import Curve, TrialState, TrialView
 from hpq.store.reader import StoreReader
-from hpq_views.analysis.records import finite
 
-HISTORY_COLUMNS = ("trial", "attempt", "step", "metric", "value", "received")
+TERMINAL = frozenset(s.value for s in TrialState if s.is_terminal)
 _CURVES_PER_ROUND_TRIP = 200  # about 1,000 values each at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One execution of a trial. `end` is "" while it runs, else a reason or a terminal state."""
+
+    number: int
+    worker: str = ""
+    host: str = ""
+    started_ms: int = 0
+    ran_ms: int = 0
+    end: str = ""
+    kind: str = ""  # of a failure
+    from_step: int | None = None  # of the checkpoint that it resumed; None: from the start
+    restarted: str = ""  # why the existing checkpoint was not resumed
+
+
+def attempts_of(story: Sequence[Event], trial: TrialView) -> list[Attempt]:
+    """Return the attempts in order; the duration of the last one is the trial's own."""
+    found: dict[int, Attempt] = {}
+    for event in story:
+        old = found.get(event.attempt) or Attempt(number=event.attempt)
+        found[event.attempt] = _apply(old, event)
+    last = found.get(trial.attempt)
+    if last is not None and last.end in ("", trial.state.value):
+        found[trial.attempt] = replace(last, ran_ms=trial.duration_ms or last.ran_ms)
+    return [found[number] for number in sorted(found)]
+
+
+def _apply(attempt: Attempt, event: Event) -> Attempt:
+    fields, at_ms = event.fields, event.at_ms
+    if event.what == "claimed":
+        step = fields.get("from")
+        worker = fields.get("worker", "")
+        host = fields.get("host", "")
+        attempt = replace(attempt, worker=worker, host=host, started_ms=at_ms)
+        return replace(attempt, from_step=int(step)) if step and step.isdigit() else attempt
+    if event.what == "restarted":
+        return replace(attempt, from_step=None, restarted=fields.get("why", ""))
+    if event.what == "resumed":  # the worker returned after its lease had expired
+        return replace(attempt, end="", kind="")
+    is_over = event.what == "cancelled" and attempt.end  # cancelled in the queue: no attempt ended
+    if is_over or (event.what != "requeued" and event.what not in TERMINAL):
+        return attempt
+    beat = fields.get("beat_ms", "")  # the last heartbeat of a lost attempt
+    until_ms = int(beat) if beat.isdigit() and int(beat) else at_ms
+    ran_ms = max(0, until_ms - attempt.started_ms) if attempt.started_ms else 0
+    end = fields.get("reason", "") if event.what == "requeued" else event.what
+    return replace(attempt, end=end, kind=fields.get("kind", ""), ran_ms=ran_ms)
 
 
 def read_curves(
@@ -47,12 +95,3 @@ def _attempts(times_ms: Sequence[int], starts: Sequence[tuple[int, int]]) -> lis
     """Return the attempt that had the trial at each time; `starts` are (time, attempt)."""
     begins = [at_ms for at_ms, _ in starts]
     return [starts[max(0, bisect_right(begins, at_ms) - 1)][1] for at_ms in times_ms]
-
-
-def history_records(curves: Iterable[Curve]) -> Iterator[dict[str, Any]]:
-    """Yield the values of curves as records of HISTORY_COLUMNS."""
-    for curve in curves:
-        columns = (curve.attempts, curve.steps, curve.values, curve.times_ms)
-        for attempt, step, value, at_ms in zip(*columns, strict=True):
-            row = (curve.trial, attempt, step, curve.metric, finite(value), iso(at_ms))
-            yield dict(zip(HISTORY_COLUMNS, row, strict=True))

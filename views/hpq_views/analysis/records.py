@@ -1,12 +1,13 @@
-"""Convert sweeps, trials, attempts and workers to data for programs: JSON, YAML, CSV, pandas. Pure.
+"""Convert sweeps, trials, attempts, curves and workers to data for programs. Pure.
 
+The data is printed as JSON, YAML or CSV, or becomes pandas.
 Durations are seconds, times ISO 8601. `trial_row.py` has a trial in words, for people.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,12 +15,13 @@ from hpq.domain.budget import Budget
 from hpq.domain.durations import iso
 from hpq.domain.status import SweepStatus, Worker
 from hpq.domain.sweep import SweepState, SweepView
-from hpq.domain.trial import Json, ReplicateGroup, TrialState, TrialView, flatten
+from hpq.domain.trial import Curve, Json, ReplicateGroup, TrialState, TrialView, flatten
 from hpq.notice import Notice
 from hpq.search.replicates import replicate_of, seed_of_result
-from hpq_views.analysis.attempts import Attempt
 from hpq_views.analysis.eta import TimeLeft
+from hpq_views.analysis.history import Attempt
 
+HISTORY_COLUMNS = ("trial", "attempt", "step", "metric", "value", "received")
 WAITING = "waiting"  # a sweep that runs, but of which no worker claims a trial
 
 
@@ -220,3 +222,12 @@ def worker_record(worker: Worker) -> dict[str, Any]:
         "refuses": {sid: why.record() for sid, why in worker.refuses.items()},
         **({"code": worker.notice.code, "why": worker.unreadable} if worker.unreadable else {}),
     }
+
+
+def history_records(curves: Iterable[Curve]) -> Iterator[dict[str, Any]]:
+    """Yield the values of curves as records of HISTORY_COLUMNS."""
+    for curve in curves:
+        columns = (curve.attempts, curve.steps, curve.values, curve.times_ms)
+        for attempt, step, value, at_ms in zip(*columns, strict=True):
+            row = (curve.trial, attempt, step, curve.metric, finite(value), iso(at_ms))
+            yield dict(zip(HISTORY_COLUMNS, row, strict=True))

@@ -53,8 +53,8 @@ from hpq_views.page.render import (
 from hpq_views.page.sweep_data import SweepData, read_more
 from hpq_views.page.trial_page import PICTURES, TrialPage
 from hpq_views.reports.logs import read_log
+from hpq_views.reports.stored_files import has_file, store_of
 from hpq_views.reports.sweep_table import COLUMNS, read_sweeps
-from hpq_views.reports.trial_files import has_file, store_of
 from hpq_views.text.text import clean, clean_block
 
 _SWEEPS = 200  # at most in a list

@@ -19,9 +19,8 @@ from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Curve, Json, Params, TrialId, TrialState, TrialView, flatten
 from hpq.errors import HpqError
-from hpq_views.analysis.attempts import Attempt, attempts_of
 from hpq_views.analysis.front import Front, dominators, metrics_of, place_of
-from hpq_views.analysis.history import read_curves
+from hpq_views.analysis.history import Attempt, attempts_of, read_curves
 from hpq_views.analysis.records import finite
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.page.curves import thinned
@@ -29,7 +28,7 @@ from hpq_views.page.live import Listing, digest
 from hpq_views.page.render import part
 from hpq_views.reports.logs import LINES
 from hpq_views.reports.show import shown_metrics, trial_facts
-from hpq_views.reports.trial_files import has_file, store_of, why_no_files
+from hpq_views.reports.stored_files import has_file, store_of, why_no_files
 from hpq_views.text.charts import is_wide
 from hpq_views.text.text import clean, clean_block, value
 

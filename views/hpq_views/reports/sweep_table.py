@@ -11,7 +11,7 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
-from hpq_views.analysis.owner_limits import explain_limit
+from hpq_views.analysis.limits import explain_limit
 from hpq_views.text.style import Span, Style
 from hpq_views.text.tables import Column
 from hpq_views.text.text import clean, duration, measure, planned

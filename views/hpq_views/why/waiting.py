@@ -27,7 +27,7 @@ from hpq.domain.trainer_specs import BUILT_IN
 from hpq.kubernetes.api import has_kubeconfig
 from hpq.notice import Notice
 from hpq.shell import shell_hint
-from hpq_views.analysis.owner_limits import explain_limit
+from hpq_views.analysis.limits import explain_limit
 from hpq_views.text.text import clean, duration, size
 
 _UNWILLING = ("faulty", "stopping", "draining", "drained")

@@ -10,7 +10,7 @@ from hpq.access.session import open_session
 from hpq.notice import print_message
 from hpq_producer.actions import set_limits as action
 from hpq_producer.commands.change.steer import Other
-from hpq_views.analysis.sweep_limits import FIELDS
+from hpq_views.analysis.limits import FIELDS
 from hpq_views.targets import owned_sweep
 
 _HELP = (

@@ -21,7 +21,7 @@ from hpq_views.analysis.selection import Selection
 from hpq_views.reports.ranking import column_names, result_columns, result_row
 from hpq_views.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
 from hpq_views.text.console import discard_stdout, show_table
-from hpq_views.why.notices import print_if_edited, print_if_not_running
+from hpq_views.why.warn import print_if_edited, print_if_not_running
 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 Other = Annotated[bool, Option("--force", help="Allow another user's sweep.")]

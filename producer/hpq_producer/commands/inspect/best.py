@@ -36,7 +36,7 @@ from hpq_views.text.console import show_lines
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import Span
 from hpq_views.text.text import clean, trials_of, value
-from hpq_views.why.notices import print_if_not_running
+from hpq_views.why.warn import print_if_not_running
 
 _FRONT = 20  # trials of a front that are shown
 

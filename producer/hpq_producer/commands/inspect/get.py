@@ -15,7 +15,7 @@ from hpq.errors import NotFound, UserError
 from hpq.filestore.base import Gone, UnreadableFile, copy_out
 from hpq.notice import print_message
 from hpq_views.reports.show import artifact_lines
-from hpq_views.reports.trial_files import has_file, shared_file, store_of, why_no_files
+from hpq_views.reports.stored_files import has_file, shared_file, store_of, why_no_files
 from hpq_views.targets import find_target
 from hpq_views.text.console import progress_bar, show_lines
 from hpq_views.text.text import clean

@@ -13,10 +13,10 @@ from hpq.notice import print_message
 from hpq_producer.commands.common_flags import Output
 from hpq_views.analysis.records import sweep_record
 from hpq_views.analysis.winner import judge_winner
+from hpq_views.follow import wait_until_over
 from hpq_views.targets import SweepRef
 from hpq_views.text.output import Format, show_data
 from hpq_views.watch.event_log import say_verdict
-from hpq_views.why.until_over import wait_until_over
 from hpq_views.why.verdict import exit_code, needed_actions, next_commands
 
 

@@ -26,7 +26,7 @@ from hpq_views.analysis.pruning import describe_target
 from hpq_views.text.console import progress_bar
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.text import clean, first_of, size, trials_of
-from hpq_views.why.notices import print_if_no_store, print_if_not_running
+from hpq_views.why.warn import print_if_no_store, print_if_not_running
 
 _NO_METRIC = (
     "the file has no metric, so hpq cannot rank the trials; add metric: {name: val_loss,"

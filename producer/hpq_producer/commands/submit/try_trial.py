@@ -34,7 +34,7 @@ from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.sweepfile.spec import parameter_sets
 from hpq_views.analysis.selection import refuse_altered
 from hpq_views.targets import complete_sweep_ids, find_target, parse_targets
-from hpq_views.why.notices import edited_since, print_if_edited
+from hpq_views.why.warn import edited_since, print_if_edited
 
 
 def try_trial(

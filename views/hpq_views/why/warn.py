@@ -12,7 +12,7 @@ from hpq.code.signing import own_directory
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
 from hpq.notice import Notice, print_message
-from hpq_views.analysis.owner_limits import explain_limit
+from hpq_views.analysis.limits import explain_limit
 from hpq_views.why.waiting import explain_full_server, explain_unclaimed
 
 _SHORT_S = 600.0  # no notice for trials of a shorter timeout: they lose little

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpq.domain.status import Worker
 from hpq.domain.sweep import Keep
 from hpq.notice import Notice
-from hpq_views.why.notices import explain_missing_store
+from hpq_views.why.warn import explain_missing_store
 from tests.support.golden import Golden
 from tests.support.views import sweep_view
 

@@ -1,9 +1,14 @@
-"""Explain operators' limits of an owner, and refuse what a claim would never start."""
+"""Limits in words: those that `hpq set` changes of a sweep, and those of an owner.
+
+Operators limit owners; what a claim would never start for its owner is refused here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from hpq.domain import durations
+from hpq.domain.budget import Budget, clock
 from hpq.domain.owner import Owner
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import short
@@ -12,6 +17,33 @@ from hpq.notice import Notice, plural
 from hpq.shell import shell_hint
 from hpq.store.reader import StoreReader
 from hpq_views.text.text import clean, trials_of
+
+FIELDS: Mapping[str, str] = {  # the key of a sweep file → the field of a stored sweep
+    **{key: key for key in ("run_cap", "max_parallel", "priority", "retries")},
+    "budget.gpu_hours": "budget_ms",
+    "budget.until": "until_ms",
+    "timeout": "timeout_s",
+    "stall": "stall_s",
+    "tags": "tags",
+    "note": "note",
+}
+
+
+def in_words(fields: Mapping[str, str]) -> str:
+    """Return fields of a sweep as KEY=VALUE words: `stall=2h retries=1`."""
+    keys = {field: key for key, field in FIELDS.items()}
+    return " ".join(f"{keys.get(name, name)}={_word(name, text)}" for name, text in fields.items())
+
+
+def _word(field: str, text: str) -> str:
+    try:
+        if field in ("timeout_s", "stall_s"):
+            return durations.text(float(text))
+        if field == "budget_ms":
+            return f"{Budget(budget_ms=int(text)).gpu_hours:.6g}"
+        return (clock(int(text)) if text else "none") if field == "until_ms" else text
+    except ValueError:  # another client wrote it
+        return text
 
 
 def explain_limit(sweep: SweepView, owner: Owner | None) -> Notice | None:
