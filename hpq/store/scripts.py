@@ -28,19 +28,18 @@ BATCH_ROWS = 500  # arguments of one call: Lua's unpack() is limited, and a scri
 UNSEALED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire after an hour
 
 # The parts of lua/lib before every script, in this order, and those that only some scripts need.
-_PRELUDE = ("prelude", "sweeps", "workers", "points", "memory", "files", "moves")
+_PRELUDE = ("prelude", "owners", "sweeps", "workers", "points", "memory", "files", "moves")
 _SHARED: Mapping[str, tuple[str, ...]] = {
     "beat": ("ends", "early", "reports"),
     "cap": ("ends",),
-    "claim": ("turns", "sharing", "owners"),
+    "claim": ("turns", "sharing"),
     "commit": ("ends", "early", "reports", "guards"),
     "control": ("ends",),
-    "limit_owner": ("owners",),
-    "reap": ("ends", "owners", "server_restarts"),
+    "reap": ("ends", "server_restarts"),
     "release": ("ends",),
     "remove": ("sharing",),
     "reveal": ("sharing",),
-    "seal": ("ends", "early", "sharing", "owners"),
+    "seal": ("ends", "early", "sharing"),
     "stamp": ("server_restarts",),
 }
 _ALWAYS = {"prelude", "moves"}

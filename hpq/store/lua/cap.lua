@@ -46,6 +46,6 @@ local want = sweeps().changing(s, function()
   if after == '-inf' or n_dropped + n_requeued > 0 then
     sweep_event(sid, 'set', 0, 0, 'run_cap', cap, 'touched', n_dropped + n_requeued)
   end
-  sweeps().open(sid)
+  sweeps().open(s)
 end)
 return {'ok', want[1], want[2], n_dropped, n_requeued, total(), next_}

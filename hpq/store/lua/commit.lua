@@ -61,6 +61,7 @@ local function commit()
   end
   -- Measured by the worker, since the server's clock also counts an outage of Redis.
   local ran = args.ran_ms or int(math.max(0, NOW - tonumber(t.claimed_ms)))
+  t.UNTIL = math.min(NOW, tonumber(t.claimed_ms) + ran)  -- budgets and owners pay for no more
 
   -- The window of the last ten ends, by which the guards judge (lib/guards.lua).
   local tail = t.again and 'tail_again' or 'tail'

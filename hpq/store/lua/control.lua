@@ -58,7 +58,7 @@ end
 
 function verbs.set()
   redis.call('HSET', s.KEY, unpack(ARGV, 3))
-  if not is_done(read_sweep(sid)) then sweeps().open(sid) end  -- run_cap may let more come
+  if not is_done(read_sweep(sid)) then sweeps().open(s) end  -- run_cap may let more come
 end
 
 local want = sweeps().changing(s, verbs[verb])

@@ -41,7 +41,7 @@ local want = sweeps().changing(s, function()
   set(s, 'varying', args.varying)
   set(s, appended, NOW_MS .. ' ' .. count .. ' ' .. args.file)
   redis.call('HSETNX', key('digests'), args.digest, sid)
-  sweeps().open(sid)
+  sweeps().open(s)
 end)
 redis.call('DEL', staged)
 return {'ok', want[1], want[2], count}

@@ -52,6 +52,6 @@ local want = sweeps().changing(s, function()
   if is_set(s.held) then set(s, 'tail', '') end  -- the sweep resumes
   for _, field in ipairs({'held', 'tail_again', 'retry_ended', 'reached'}) do set(s, field, '') end
   if s.flag ~= 'paused' then set(s, 'flag', '') end
-  sweeps().open(sid)
+  sweeps().open(s)
 end)
 return {'ok', want[1], want[2], touched}

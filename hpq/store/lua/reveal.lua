@@ -52,6 +52,6 @@ redis.call('ZADD', key('sweeps'), s.created_ms, sid)
 redis.call('HSETNX', key('digests'), s.digest, sid)
 redis.call('HSETNX', key('last'), s.owner, sid)
 if tonumber(s.bulk or 0) > 0 then redis.call('ZADD', key('bulk'), 0, sid) end
-if not is_done(s) then sweeps().open(sid) end
+if not is_done(s) then sweeps().open(s) end
 settle(s, 0)
 return {'created', s.queue, tickets(s)}

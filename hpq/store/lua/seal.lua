@@ -54,9 +54,8 @@ end
 local rule, results, reused = read_rule(s), redis.call('HGETALL', staged), {}
 for i = 1, #results, 2 do reused[i] = reuse_result(results[i], cjson.decode(results[i + 1])) end
 redis.call('DEL', staged)
-if not is_done(s) then sweeps().open(sid) end
+if not is_done(s) then sweeps().open(s) end
 sharing().bound_code()
-owners().share(s, {})
 settle(s, 0)  -- if nothing fits its budget, no worker starts that would hold it
 for i = 1, #results, 2 do
   local result = cjson.decode(results[i + 1])

@@ -8,6 +8,7 @@ import pytest
 from redis import Redis
 
 from hpq.domain.attempt import HeartbeatReply, Nothing, Outcome, Reason, WorkerPresence
+from hpq.domain.budget import Budget
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
@@ -222,3 +223,45 @@ def test_claims_with_one_nonce_count_once(sweep_of, limit, store, who, reader) -
     first, again = (store.claim(who, nonce="a", lease_ms=LEASE) for _ in range(2))
     assert first == again and reader.owners.of(["ann"])["ann"].running == 1
     assert store.claim(who, nonce="b", lease_ms=LEASE) == Nothing()
+
+
+def test_room_of_an_owner_reaches_a_queue_that_has_no_worker(
+    sweep_of, claim, limit, redis, keys, store
+) -> None:
+    """Its workers are scaled to none until the demand asks for one."""
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    limit("ann", {"running": 2})
+    sweep_of(2, "a-00000", owner="ann")
+    held = [claim(), claim()]
+    sweep_of(2, "a-00001", owner="ann", queue="large")
+    assert redis.llen(keys.demand("large")) == 0
+    for one in held:
+        end(store, one, 1.0)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    assert redis.llen(keys.demand("large")) == 2
+
+
+def test_a_sweep_that_opens_again_has_the_room_of_that_moment(
+    sweep_of, claim, limit, redis, keys, store, control: SweepControl
+) -> None:
+    limit("ann", {"running": 1})
+    sweep_of(3, "a-00000", owner="ann")
+    one = claim()
+    control.stop("a-00000")
+    end(store, one, 1.0)
+    limit("ann", {}, ["running"])
+    assert control.retry("a-00000", [2, 3]) == 2
+    assert redis.llen(keys.demand("default")) == 2
+
+
+def test_an_outage_after_the_training_costs_its_owner_nothing(
+    sweep_of, claim, limit, redis, keys, store, reader
+) -> None:
+    limit("ann", {"gpu_ms": 9 * HOUR})
+    sweep_of(3, "a-00000", owner="ann", budget=Budget.of_hours(99, 0))
+    one = claim(gpus=2.0)
+    for field in ("claimed_ms", "charged_ms", "beat_ms"):
+        redis.hincrby(keys.trial(one.trial), field, -4 * HOUR)
+    store.commit(one, Outcome(state=TrialState.FINISHED, objective=1.0, ran_ms=HOUR))
+    assert reader.owners.of(["ann"])["ann"].gpu_hours == pytest.approx(2, abs=0.01)
+    assert int(redis.hget(keys.sweep("a-00000"), "spent_ms")) == 2 * HOUR

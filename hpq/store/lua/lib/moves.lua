@@ -32,7 +32,8 @@ local function enter_again(s, t)
   end
 end
 
--- Ends the lease of the running attempt; `seen_ms` is when it was last known to run.
+-- Ends the lease of the running attempt; `seen_ms` is when it was last known to run (t.UNTIL of a commit: as its
+-- worker measured it).
 local function leave_running(s, t, seen_ms)
   redis.call('ZREM', key('leases'), s.SID .. '/' .. t.N)
   if redis.call('ZREM', sweep_key(s.SID, 'running'), t.N) == 0 then return end
@@ -56,7 +57,7 @@ end
 -- Requeues a trial at the front. The attempt is closed, unless its lease was reaped: then its worker
 -- may come back. `...` are further fields of the event.
 local function requeue(s, t, reason, reaped, ...)
-  leave_running(s, t, reaped and tonumber(t.beat_ms) or NOW)
+  leave_running(s, t, reaped and tonumber(t.beat_ms) or t.UNTIL or NOW)
   s.WAITING = s.WAITING + redis.call('ZADD', sweep_key(s.SID, 'waiting'), t.N - FRONT, t.N)
   unset(t, reaped and 'closed' or 'reaped')
   set(t, 'state', 'queued')
@@ -85,7 +86,7 @@ end
 -- Ends a trial and saves its record. `fields` is a list of further fields and values of its hash; those up
 -- to `told` (all, if it is nil) are also in the event. `last`: its points, if it has no streams.
 local function finish(s, t, state, fields, told, last)
-  leave_running(s, t, NOW)
+  leave_running(s, t, t.UNTIL or NOW)
   if t.state ~= 'running' then s.WAITING = s.WAITING - redis.call('ZREM', sweep_key(s.SID, 'waiting'), t.N) end
   if t.reserved_ms and (state == 'finished' or state == 'pruned') then add(s, 'useful_ms', t.gpus * t.ran_ms) end
   unset(t, 'reaped')

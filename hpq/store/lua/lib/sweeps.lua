@@ -18,12 +18,14 @@ local function order(priority, created_ms)
   return int(tonumber(created_ms) - (tonumber(priority) or 0) * PRIORITY)
 end
 
--- Adds a sweep to the open sweeps of its queue.
-local function open(sid)
-  local f = redis.call('HMGET', sweep_key(sid), 'queue', 'priority', 'created_ms', 'owner')
-  redis.call('ZADD', key('q', f[1], 'open'), order(f[2], f[3]), sid)
-  redis.call('HSET', key('q', f[1], 'owners'), sid, f[4] or '')
-  redis.call('HINCRBY', key('q', f[1], 'busy'), f[4] or '', 0)
+-- Adds a sweep to the open sweeps of its queue, with what the limits of its owner let run now. Save its record then.
+local function open(s)
+  also(s, 'priority', 'created_ms')
+  redis.call('ZADD', key('q', s.queue, 'open'), order(s.priority, s.created_ms), s.SID)
+  redis.call('HSET', key('q', s.queue, 'owners'), s.SID, s.owner or '')
+  redis.call('HINCRBY', key('q', s.queue, 'busy'), s.owner or '', 0)
+  redis.call('HSETNX', key('settle'), 'demand:' .. s.queue, 0)  -- the queue is known, though nothing may start
+  owners().share(s, {})
 end
 
 -- Holds a sweep: no trial starts until a person resumes it.
