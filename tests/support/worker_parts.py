@@ -8,13 +8,12 @@ from hpq.store.file_garbage import FileGarbage
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import TrialStore
 from hpq_worker.attempt.code import CodeBundles
-from hpq_worker.attempt.launch_records import LaunchRecords
 from hpq_worker.attempt.parts import WorkerParts
-from hpq_worker.attempt.trust import TrustPolicy
+from hpq_worker.attempt.trust import LaunchRecords, TrustPolicy
+from hpq_worker.files.artifacts import UnstoredFiles
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
-from hpq_worker.files.unstored import UnstoredFiles
 from hpq_worker.lease.heartbeat import Heartbeat
-from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.lease.outage_log import OutageLog
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import Progress
 from hpq_worker.suggest.processes import SuggesterProcesses
@@ -36,7 +35,7 @@ def worker_parts(
     """Create all parts, with a running heartbeat thread."""
     bundles = CodeBundles(settings.home, lambda digest: None)
     trust, files = TrustPolicy(settings, bundles), FileStoreHandle(settings)
-    signals, outage, progress = Signals(settings.grace_s), Outage(), Progress()
+    signals, outage, progress = Signals(settings.grace_s), OutageLog(), Progress()
     return WorkerParts(
         settings=settings,
         environ={},

@@ -14,7 +14,7 @@ from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq_worker.lease import heartbeat as module
 from hpq_worker.lease.heartbeat import Heartbeat
-from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.lease.outage_log import OutageLog
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.watchdog import Progress
 from tests.support.constants import DEADLINE_S
@@ -60,7 +60,7 @@ def woken() -> Event:
 
 @pytest.fixture
 def heartbeat(beats: Beats, who: WorkerPresence, woken: Event) -> Heartbeat:
-    return Heartbeat(beats, who, LEASE, woken.set, Outage(), Progress())
+    return Heartbeat(beats, who, LEASE, woken.set, OutageLog(), Progress())
 
 
 def reported(heartbeat: Heartbeat, claim: Claim) -> ReportBuffer:

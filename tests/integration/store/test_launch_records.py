@@ -15,8 +15,8 @@ from hpq.errors import NotFound
 from hpq.settings import read
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
-from hpq_worker.attempt import launch_records
-from hpq_worker.attempt.launch_records import LaunchRecords
+from hpq_worker.attempt import trust
+from hpq_worker.attempt.trust import LaunchRecords
 from tests.support.worker_parts import records_of
 
 
@@ -77,7 +77,7 @@ def test_a_sweep_that_was_refused_is_judged_by_what_redis_holds_the_next_time(
 def test_a_worker_remembers_a_bounded_number_of_sweeps(
     launches: LaunchRecords, redis: Redis, store, sweep_of, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch_records, "_MOST", 3)
+    monkeypatch.setattr(trust, "_MOST", 3)
     sids = [sweep_of(5, sid=f"demo-{i:05d}").id for i in range(5)]
 
     def whole_reads(sid: str) -> int:

@@ -18,10 +18,10 @@ from hpq.domain.trial import Claim, FailureKind, TrialState
 from hpq.settings import read
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
-from hpq_worker.health.state import StateWriter
+from hpq_worker.health.health import StateWriter
 from hpq_worker.lease.heartbeat import Heartbeat
+from hpq_worker.lease.outage_log import OutageLog
 from hpq_worker.lease.reaper import Reaper
-from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.watchdog import Progress
 from tests.support.constants import DEADLINE_S
@@ -47,7 +47,7 @@ def test_the_reaper_tells_what_is_queued_again_from_what_is_over(
     def said() -> list[str]:
         caplog.clear()
         redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
-        reaper = Reaper(settings, store, lambda: (busy, False), StateWriter(None), Outage())
+        reaper = Reaper(settings, store, lambda: (busy, False), StateWriter(None), OutageLog())
         reaper.start()
         reaper.stop()
         return caplog.messages
@@ -76,7 +76,7 @@ def test_a_reaper_that_cannot_read_what_redis_holds_goes_on(
         return busy, False
 
     settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_REAP_S": "0.01"})
-    reaper = Reaper(settings, store, describe, StateWriter(None), Outage())
+    reaper = Reaper(settings, store, describe, StateWriter(None), OutageLog())
     reaper.start()
     assert has_gone_on.wait(DEADLINE_S)
     reaper.stop()
@@ -105,7 +105,7 @@ def test_a_machine_that_was_suspended_requeues_no_trial_at_once(
     now: list[float], reaper_of: Callable[..., Reaper], take, redis: Redis, keys, reader
 ) -> None:
     """The server's clock ran on meanwhile, so all leases of the machine's workers have expired."""
-    reaper, claim = reaper_of(Outage()), take()
+    reaper, claim = reaper_of(OutageLog()), take()
     redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
     state = lambda: reader.trials.get(claim.trial).state  # noqa: E731
     for passed_s in (3_600, 14, 14):  # a longer pause would be another sleep
@@ -147,7 +147,7 @@ def test_a_reaper_names_a_dead_attempt_until_the_server_has_settled(
 ) -> None:
     claim = take()
     dead = deque([(claim.trial, claim.token)])
-    reaper = reaper_of(Outage(), dead=dead)
+    reaper = reaper_of(OutageLog(), dead=dead)
     redis.hset(keys.settle, "since", 1000 * redis.time()[0])  # the server has just started
     reaper.run_once()
     assert dead and reader.trials.get(claim.trial).state is TrialState.RUNNING
@@ -163,7 +163,7 @@ def test_a_beat_renews_from_the_last_turn_of_the_main_loop(
     sweep_of(1)
     claim, progress = take(), Progress()
     progress._at -= age_s
-    outage, reports = Outage(), ReportBuffer(None)
+    outage, reports = OutageLog(), ReportBuffer(None)
     heartbeat = Heartbeat(store, who, LEASE, lambda: None, outage, progress)
     heartbeat._send(claim, reports)
     (_, lease), now = redis.zrange(keys.leases, 0, -1, withscores=True)[0], redis.time()
@@ -191,7 +191,7 @@ def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
 
     old = sweep_of(1).id
     store.keep_provenance("d1", '{"host":"h"}')
-    reaper = Reaper(settings, store, lambda: (it, True), StateWriter(None), Outage(), send)
+    reaper = Reaper(settings, store, lambda: (it, True), StateWriter(None), OutageLog(), send)
     reaper.run_once()
     assert not sent and alive()
     claim = store.claim(it, nonce="n", lease_ms=LEASE, provenance="d1")

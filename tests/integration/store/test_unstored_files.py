@@ -15,8 +15,8 @@ from hpq.filestore.base import Files
 from hpq.filestore.local import open_files
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
-from hpq_worker.files import unstored
-from hpq_worker.files.unstored import UnstoredFiles
+from hpq_worker.files import artifacts
+from hpq_worker.files.artifacts import UnstoredFiles
 from hpq_worker.files.workdir import DirectoryLock, work_folder
 from tests.support.store_calls import end, take
 
@@ -36,7 +36,7 @@ def left_by(tmp_path: Path, files: Files, store: TrialStore) -> LeftBy:
         work = work_folder(tmp_path, claim)
         (work / "out" / "deep").mkdir(parents=True)
         (work / "out" / "deep" / "model").write_text("trained")
-        waiting = unstored.keep(work, prefix, store_id or files.id, claim)
+        waiting = artifacts.keep_unstored(work, prefix, store_id or files.id, claim)
         end(store, claim, 1.0, unstored=waiting)
         return work
 
@@ -58,7 +58,7 @@ def test_files_arrive_when_the_store_is_back(
     worker = UnstoredFiles(tmp_path, "hpq", store)
     for _ in range(3):
         worker.deliver(files, lambda: True)
-    assert unstored.is_kept(work) and reader.trials.get(claim.trial).unstored
+    assert artifacts.is_unstored(work) and reader.trials.get(claim.trial).unstored
     assert len(caplog.records) == 1  # one line for all tries
     (tmp_path / "away").rename(tmp_path / "store")
     worker.deliver(files, lambda: True)
@@ -95,12 +95,12 @@ def test_files_of_a_result_that_is_on_its_way_are_copied_once(
     work = work_folder(tmp_path, claim)
     (work / "out").mkdir(parents=True)
     (work / "out" / "model").write_text("trained")
-    waiting = unstored.keep(work, "hpq", files.id, claim)
+    waiting = artifacts.keep_unstored(work, "hpq", files.id, claim)
     worker = UnstoredFiles(tmp_path, "hpq", store)
     worker.deliver(files, lambda: True)
     (work / "out" / "model").unlink()  # so a second copy would have no file
     worker.deliver(files, lambda: True)
-    assert unstored.is_kept(work)
+    assert artifacts.is_unstored(work)
     end(store, claim, 1.0, unstored=waiting)
     worker.deliver(files, lambda: True)
     stored = reader.trials.get(claim.trial).artifacts
@@ -132,10 +132,10 @@ def test_files_that_are_another_s_stay(
     holder = os.open(held / "unstored", os.O_RDWR)
     fcntl.flock(holder, fcntl.LOCK_EX)
     deliver(tmp_path, store, files)
-    assert all(map(unstored.is_kept, (elsewhere, other, running, held)))
+    assert all(map(artifacts.is_unstored, (elsewhere, other, running, held)))
     assert files.names("hpq") == []
     os.close(holder)
     lock.release()
     deliver(tmp_path, store, files)
-    assert unstored.is_kept(elsewhere) and unstored.is_kept(other)
+    assert artifacts.is_unstored(elsewhere) and artifacts.is_unstored(other)
     assert not running.exists() and not held.exists()

@@ -24,7 +24,7 @@ from hpq_worker.files.checkpoints import CheckpointPublisher
 from hpq_worker.files.save_watch import SaveWatch
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
-from hpq_worker.process.call_thread import CallThread
+from hpq_worker.process.watchdog import CallThread
 from tests.support.constants import DEADLINE_S
 from tests.support.store_calls import forged_paths
 
@@ -246,7 +246,7 @@ class Hung:
 def test_a_store_that_hangs_at_a_removal_does_not_hold_up_the_end_of_a_trial(
     kept, monkeypatch
 ) -> None:
-    monkeypatch.setattr("hpq_worker.process.call_thread.HUNG_S", 0.1)
+    monkeypatch.setattr("hpq_worker.process.watchdog.HUNG_S", 0.1)
     for text in ("older", "newest"):
         (kept._paths.checkpoint / "state").write_text(text)
         kept.publish_last()

@@ -15,8 +15,7 @@ import pytest
 
 from hpq_worker.health import endpoint
 from hpq_worker.health.endpoint import Endpoint, pages
-from hpq_worker.health.health import Health
-from hpq_worker.health.state import StateWriter
+from hpq_worker.health.health import Health, StateWriter
 from tests.support.constants import DEADLINE_S
 
 Serve = Callable[..., int]

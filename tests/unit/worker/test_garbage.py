@@ -12,7 +12,7 @@ import pytest
 
 from hpq.domain.trial import Claim, TrialId
 from hpq.settings import Settings, read
-from hpq_worker.files import unstored
+from hpq_worker.files import artifacts
 from hpq_worker.files.garbage import GarbageCollector
 from hpq_worker.files.workdir import DirectoryLock, work_folder
 from hpq_worker.process.signals import Signals
@@ -172,14 +172,14 @@ def test_a_worker_that_ends_waits_for_the_store_or_says_what_it_leaves(
     claim, signals = claimed(FIRST), Signals(grace_s=2.0)
     work = work_folder(settings.work_root, claim)
     work.mkdir(parents=True)
-    unstored.keep(work, "hpq", "abcd", claim)
+    artifacts.keep_unstored(work, "hpq", "abcd", claim)
     collector = collector_of(settings, Waiting(work, tries))
     collector.start()
     collector.schedule(claim, has_keep=False)
     if is_stopped:
         signals.request_shutdown()
     collector.close(signals, Progress())
-    assert unstored.is_kept(work) is is_left
+    assert artifacts.is_unstored(work) is is_left
     said = [
         one.getMessage() for one in caplog.records if "files-not-stored" in ids(one.getMessage())
     ]

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hpq_worker.health.health import HANG_S, LOST_S, SILENT_S, Health
-from hpq_worker.health.state import StateFile, StateWriter
+from hpq_worker.health.health import HANG_S, LOST_S, SILENT_S, Health, StateFile, StateWriter
 from tests.support.ids import ids
 
 Worker = Callable[[int], StateWriter]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpq.settings import Settings
-from hpq_worker.attempt.provenance import record
+from hpq_worker.consumer.presence import provenance_of
 
 INSTALLED = {
     "one-1.0.dist-info/METADATA": "Name: one\nVersion: 1.0\n\nName: two\nVersion: 9\n",
@@ -26,7 +26,7 @@ def test_packages_have_the_names_and_versions_of_what_is_installed(
         file.parent.mkdir(exist_ok=True)
         file.write_text(text, "utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    _, text = record(Settings(), "host", "cpu", {})
+    _, text = provenance_of(Settings(), "host", "cpu", {})
     packages = json.loads(text)["packages"]
     assert {"one": "1.0", "old": "2.0", "file": "3.0"}.items() <= packages.items()
     assert "two" not in packages and "broken" not in packages

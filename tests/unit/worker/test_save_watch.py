@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from hpq_worker.files.checkpoint_copy import Entry
-from hpq_worker.files.save_watch import SaveWatch
+from hpq_worker.files.save_watch import Entry, SaveWatch
 
 QUIET_S, LOOK_S = 10.0, 0.25
 # What training code does: when, and "write NAME", "grow NAME", "replace NAME", "remove NAME" or

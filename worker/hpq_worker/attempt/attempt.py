@@ -32,10 +32,10 @@ from hpq_worker.files.overwrites import Overwrites
 from hpq_worker.files.workdir import AttemptPaths, full_disk
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import secrets
-from hpq_worker.process.call_thread import CallThread
 from hpq_worker.process.logs import TrialOutput
 from hpq_worker.process.protocol import Halt, RunRequest
 from hpq_worker.process.secrets import Mask
+from hpq_worker.process.watchdog import CallThread
 from hpq_worker.runner.caller import Caller
 from hpq_worker.runner.process import RunnerKey, RunnerProcess
 

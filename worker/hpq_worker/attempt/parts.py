@@ -10,12 +10,11 @@ from hpq.domain.attempt import WorkerPresence
 from hpq.settings import Settings
 from hpq.store.trials import TrialStore
 from hpq_worker.attempt.code import CodeBundles
-from hpq_worker.attempt.launch_records import LaunchRecords
-from hpq_worker.attempt.trust import TrustPolicy
+from hpq_worker.attempt.trust import LaunchRecords, TrustPolicy
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
 from hpq_worker.health.usage import UsageReader
 from hpq_worker.lease.heartbeat import Heartbeat
-from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.lease.outage_log import OutageLog
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import Progress
@@ -50,5 +49,5 @@ class WorkerParts(AttemptParts):
     store: TrialStore
     launches: LaunchRecords
     garbage: GarbageCollector
-    outage: Outage
+    outage: OutageLog
     suggesters: SuggesterProcesses

@@ -1,6 +1,7 @@
 """Decide what this worker may run: built-in trainers, and records signed with its key.
 
-A refusal is a reason with the remedy, not an error: `hpq workers` and `hpq show` display it.
+A refusal is a reason with the remedy, not an error: `hpq workers` and `hpq show` display it. Each
+sweep is read from Redis once.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 from collections.abc import Collection
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -27,10 +29,11 @@ from hpq.error_ids import Code
 from hpq.errors import DecodeError, UserError
 from hpq.notice import Notice
 from hpq.settings import Settings
+from hpq.store.trials import TrialStore
 from hpq.store.wire.attempt import open_claim
 from hpq_worker.attempt.code import CodeBundles
 
-_MOST = 32  # signers in memory; a worker alternates between few sweeps
+_MOST = 32  # sweeps, and signers, in memory; a worker alternates between few sweeps
 # Reasons of trust: the sweep is not signed, or not what was signed. They are counted.
 DISTRUST: Collection[Code] = ("code-key-missing", "code-not-signed", "code-altered")
 
@@ -134,6 +137,51 @@ class TrustPolicy:
         if launch.is_function and not is_of_home(launch, self._settings.home):
             return "its function runs on the machine that enqueued it alone; call the agent there"
         return ""
+
+
+class LaunchRecords:
+    """Sweeps by id, the most recently used last.
+
+    The launch record never changes; each claim brings the limits that `hpq set` may change.
+    """
+
+    def __init__(self, store: TrialStore, trust: TrustPolicy) -> None:
+        self._store, self._trust = store, trust
+        self._records: dict[str, RunnableSweep] = {}
+
+    def sweep(self, sid: str, claim: Claim | None = None) -> RunnableSweep:
+        """Return a sweep with its limits as they are now, or as they were at a claim.
+
+        Raises:
+            NotFound: the sweep was removed.
+            DecodeError: the sweep cannot be read.
+            redis.RedisError: Redis is away.
+        """
+        known = self._records.pop(sid, None)
+        if known and claim and _names(known) == _names(claim):
+            sweep = replace(known, timeout_s=claim.timeout_s, stall_s=claim.stall_s)
+        else:  # unknown, or removed and perhaps created again
+            sweep = self._store.sweep(sid)
+        self._records[sid] = sweep
+        if len(self._records) > _MOST:
+            del self._records[next(iter(self._records))]
+        return sweep
+
+    def admit(self, sid: str, claim: Claim | None = None) -> tuple[RunnableSweep, Notice | None]:
+        """Return a sweep, and why this worker may not run it.
+
+        A sweep that was refused is read anew the next time. Raises as `sweep`.
+        """
+        sweep = self.sweep(sid, claim)
+        refusal = self._trust.refusal(sweep)
+        if refusal is not None:
+            del self._records[sid]
+        return sweep, refusal
+
+
+def _names(it: RunnableSweep | Claim) -> tuple[int, str]:
+    """Return what tells a sweep from a later one with its id."""
+    return it.created_ms, it.signature
 
 
 _has_torch = cache(lambda: importlib.util.find_spec("torch") is not None)

@@ -26,24 +26,22 @@ from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.tickets import Tickets
 from hpq.store.trials import TrialStore
-from hpq_worker.attempt import provenance
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import CodeBundles
-from hpq_worker.attempt.launch_records import LaunchRecords
 from hpq_worker.attempt.parts import WorkerParts
-from hpq_worker.attempt.trust import TrustPolicy
+from hpq_worker.attempt.trust import LaunchRecords, TrustPolicy
 from hpq_worker.consumer.claim_loop import ClaimLoop
-from hpq_worker.consumer.presence import PresenceRecord
+from hpq_worker.consumer.presence import PresenceRecord, provenance_of
 from hpq_worker.consumer.rq_worker import RqWorker
 from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget, RunLimit
+from hpq_worker.files.artifacts import UnstoredFiles
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
-from hpq_worker.files.unstored import UnstoredFiles
 from hpq_worker.files.workdir import check_scratch
-from hpq_worker.health.state import StateWriter
+from hpq_worker.health.health import StateWriter
 from hpq_worker.health.usage import UsageReader
 from hpq_worker.lease.heartbeat import Heartbeat
+from hpq_worker.lease.outage_log import OutageLog
 from hpq_worker.lease.reaper import Reaper
-from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.webhooks import Notices
 from hpq_worker.process import devices, exit_report, logs
 from hpq_worker.process.config import WORKER, WorkerConfig, receive
@@ -144,11 +142,11 @@ def serve(
     logs.name(worker=name)
     worker = WorkerPresence(name=name, host=host, queue=settings.queue)
     device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))
-    digest, record = provenance.record(settings, host, device, environ)
+    digest, record = provenance_of(settings, host, device, environ)
 
     # A call is sent again once, for a connection that was cut; the claim loop waits for outages.
     store, reader = TrialStore(_context(settings)), _reader(settings)
-    outage = Outage()
+    outage = OutageLog()
     store.keep_provenance(digest, record)
     bundles = CodeBundles(
         settings.home, reader.sweeps.bundle, work_root=settings.work_root, in_pod=settings.in_pod

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from hpq.errors import HpqError, NotFound
 from hpq.notice import Notice
-from hpq_worker.attempt.launch_records import LaunchRecords
+from hpq_worker.attempt.trust import LaunchRecords
 
 _RECHECK_S = 5.0
 _FIRST_TRY_S, _LAST_TRY_S = 30.0, 600.0

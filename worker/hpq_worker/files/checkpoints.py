@@ -32,9 +32,10 @@ from hpq.filestore.base import (
 )
 from hpq.notice import tagged
 from hpq.process import make_private
-from hpq_worker.files import artifacts, history_file, unstored
-from hpq_worker.files.checkpoint_copy import (
+from hpq_worker.files import artifacts, history_file
+from hpq_worker.files.save_watch import (
     Entry,
+    SaveWatch,
     Signature,
     finished,
     freeze,
@@ -42,11 +43,10 @@ from hpq_worker.files.checkpoint_copy import (
     look,
     scan,
 )
-from hpq_worker.files.save_watch import SaveWatch
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
-from hpq_worker.process.call_thread import CallThread
 from hpq_worker.process.signals import Signals
+from hpq_worker.process.watchdog import CallThread
 
 log = logging.getLogger("hpq.files")
 _SCAN_S = 0.25
@@ -342,7 +342,7 @@ class CheckpointPublisher:
         out = self._paths.out
         begin = f"cannot store the trial's files: {why}"
         try:
-            waiting = unstored.keep(self._paths.work, self._prefix, store, self._claim)
+            waiting = artifacts.keep_unstored(self._paths.work, self._prefix, store, self._claim)
         except OSError as error:
             self._log_line(f"{begin}; no later try, since {error}; they {artifacts.remain(out)}")
             return outcome

@@ -23,8 +23,8 @@ from hpq.redis.credentials import redact
 from hpq.redis.damage import damage
 from hpq.settings import Settings
 from hpq.store.file_garbage import FileGarbage
-from hpq_worker.files import artifacts, unstored
-from hpq_worker.files.unstored import UnstoredFiles
+from hpq_worker.files import artifacts
+from hpq_worker.files.artifacts import UnstoredFiles
 from hpq_worker.files.workdir import attempt_of, remove_abandoned, work_folder
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import Progress
@@ -126,7 +126,7 @@ class GarbageCollector:
         """
         if self._has_store:
             work = work_folder(self._work_root, claim)
-            if unstored.is_kept(work):
+            if artifacts.is_unstored(work):
                 self._own.append(work)
             self._ended.append((claim.trial, has_keep))
             self._wake.set()
@@ -155,7 +155,7 @@ class GarbageCollector:
 
     def _unstored(self) -> list[Path]:
         """Return where files of this worker's trials wait for the store."""
-        return [work / "out" for work in list(self._own) if unstored.is_kept(work)]
+        return [work / "out" for work in list(self._own) if artifacts.is_unstored(work)]
 
     def _loop(self) -> None:
         is_over = False

@@ -1,8 +1,9 @@
-"""Decide whether training code has ended a save. Pure: the caller looks at the files.
+"""Look at a checkpoint directory, decide when a save in it has ended, and freeze its files.
 
-No trainer says that a save has ended. Hugging Face's Trainer, Keras's BackupAndRestore and sharded
-saves write the files of a checkpoint one after another, under their final names, and seconds may
-pass between two. So a state of the directory is whole in one of three cases:
+Training code writes at any time. No trainer says that a save has ended. Hugging Face's Trainer,
+Keras's BackupAndRestore and sharded saves write the files of a checkpoint one after another, under
+their final names, and seconds may pass between two. So a state of the directory is whole in one of
+three cases:
 
 - Nothing has changed for long enough.
 - It is one file, and training code has saved that file alone before.
@@ -14,15 +15,99 @@ pass between two. So a state of the directory is whole in one of three cases:
 from __future__ import annotations
 
 import math
+import os
+import shutil
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
 
-from hpq_worker.files.checkpoint_copy import Entry
+from hpq.filestore.base import is_safe_name
+from hpq.filestore.local import regular
+from hpq_worker.process.process_tree import descendants
 
+Signature = tuple[tuple[str, int, int], ...]  # name, bytes and mtime in ns of each file
+_NO_DRAFT = ".metadata"  # torch.distributed.checkpoint writes this file of a checkpoint last
 _LONGEST = 6  # times the quiet time: what a slow save is waited for
 _RESTLESS = 12  # times the quiet time: no checkpoint was whole for so long
 _PAUSES = 8
 _NEARLY = 0.9
+
+
+class Entry(NamedTuple):
+    """A file of a checkpoint directory."""
+
+    name: str
+    size: int
+    mtime_ns: int
+    inode: int
+
+    @property
+    def is_draft(self) -> bool:
+        """True if its name says that it is not finished."""
+        return _is_draft(os.path.basename(self.name))
+
+
+def look(folder: Path) -> tuple[Entry, ...]:
+    """Return the files of a folder, drafts included, but nothing below a folder that is a draft."""
+    found = (
+        Entry(name, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        for name, stat in regular(folder)
+        if is_safe_name(name) and not any(map(_is_draft, name.split("/")[:-1]))
+    )
+    return tuple(sorted(found))
+
+
+def finished(entries: Iterable[Entry]) -> Signature:
+    """Return the files that are no drafts."""
+    return tuple((one.name, one.size, one.mtime_ns) for one in entries if not one.is_draft)
+
+
+def scan(folder: Path) -> Signature:
+    """Return the files of a folder, without drafts and unstorable names."""
+    return finished(look(folder))
+
+
+def _is_draft(name: str) -> bool:
+    """Return True for the name of a draft: `.name` or `name.tmp`, of a file or a folder."""
+    return name.endswith(".tmp") or (name.startswith(".") and name != _NO_DRAFT)
+
+
+def freeze(folder: Path, found: Signature, to: Path) -> None:
+    """Link the files that were found into `to`: a file that is replaced later stays as it was."""
+    shutil.rmtree(to, ignore_errors=True)
+    for name, *_ in found:
+        path = to / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            try:
+                os.link(folder / name, path)
+            except PermissionError:  # a file system without links
+                shutil.copy2(folder / name, path)
+
+
+def is_being_written(folder: Path, names: Iterable[str]) -> bool:
+    """True if a descendant of this process has one of these files open for writing (Linux)."""
+    files = set()
+    for name in names:
+        with suppress(OSError):
+            stat = os.stat(folder / name)
+            files.add((stat.st_dev, stat.st_ino))
+    return any(inode in files for inode in _written())
+
+
+def _written() -> Iterator[tuple[int, int]]:
+    for pid in descendants(os.getpid()):
+        fds: list[str] = []
+        with suppress(OSError):  # it has ended
+            fds = os.listdir(f"/proc/{pid}/fd")
+        for fd in fds:
+            with suppress(OSError, ValueError, IndexError):
+                stat = os.stat(f"/proc/{pid}/fd/{fd}")
+                lines = Path(f"/proc/{pid}/fdinfo/{fd}").read_text("ascii").split()
+                if int(lines[lines.index("flags:") + 1], 8) & os.O_ACCMODE != os.O_RDONLY:
+                    yield stat.st_dev, stat.st_ino
 
 
 class SaveWatch:

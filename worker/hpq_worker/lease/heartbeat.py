@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from hpq.domain.attempt import HeartbeatReply, ReportBatch, WorkerPresence
 from hpq.domain.trial import Claim
 from hpq.store.trials import TrialStore
-from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.lease.outage_log import OutageLog
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.watchdog import Progress
 
@@ -37,7 +37,7 @@ class Heartbeat:
         worker: WorkerPresence,
         lease_ms: int,
         wake: Callable[[], object],
-        outage: Outage,
+        outage: OutageLog,
         progress: Progress,
     ) -> None:
         self._store = store

@@ -18,8 +18,8 @@ from hpq.domain.trial import TrialId
 from hpq.notice import plural
 from hpq.settings import Settings
 from hpq.store.trials import TrialStore
-from hpq_worker.health.state import StateWriter
-from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.health.health import StateWriter
+from hpq_worker.lease.outage_log import OutageLog
 from hpq_worker.lease.webhooks import Notices
 
 log = logging.getLogger("hpq.reaper")
@@ -42,7 +42,7 @@ class Reaper:
         store: TrialStore,
         describe: Callable[[], tuple[WorkerPresence, bool]],
         state: StateWriter,
-        outage: Outage,
+        outage: OutageLog,
         send_provenance: Callable[[], object] = lambda: None,
         notices: Notices | None = None,
         dead: deque[tuple[TrialId, str]] | None = None,

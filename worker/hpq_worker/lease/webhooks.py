@@ -1,19 +1,23 @@
 """Send a notice when a sweep is held, stalled, near its budget or over, once.
 
-The URL is HPQ_NOTIFY, which never goes to Redis. A trial never waits for a notice: a thread sends
-it, and tries again twice.
+The URL is HPQ_NOTIFY, which never goes to Redis. A webhook gets JSON; Apprise sends the text to a
+chat, a phone or a mailbox. A trial never waits for a notice: a thread sends it, and tries again
+twice.
 """
 
 from __future__ import annotations
 
 import html
+import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from functools import partial
 from http.client import HTTPException
+from importlib import import_module
 from threading import Event
 from typing import Any
 
@@ -21,14 +25,13 @@ from redis.exceptions import RedisError
 
 from hpq.domain.status import event_ms
 from hpq.domain.sweep import SweepState, SweepView
-from hpq.errors import DecodeError
+from hpq.errors import DecodeError, SettingsError
 from hpq.redis.damage import damage
 from hpq.sanitize import visible
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_worker.lease.notice_channel import Channel, channel
-from hpq_worker.process.call_thread import CallThread
+from hpq_worker.process.watchdog import CallThread
 
 log = logging.getLogger("hpq.notices")
 _REASON = 300  # characters of why
@@ -40,6 +43,7 @@ _NEWS_S = 3600.0
 _STALLED = "stalled"
 _NEAR = "near its budget"
 _EVENTS = {SweepState.HELD, SweepState.FINISHED, SweepState.CANCELLED, _STALLED, _NEAR}
+Channel = Callable[[Mapping[str, Any]], None]
 
 
 class Notices:
@@ -64,7 +68,7 @@ class Notices:
         self._store = store
         self._send: Channel | None = None
         if settings.notify:
-            self._send = channel(settings.notify, TIMEOUT_S)
+            self._send = channel_to(settings.notify, TIMEOUT_S)
         self._stalled_ms = 1000 * stalled_s
         self._news_ms = 1000 * news_s
         self._unfinished: set[str] = set()  # sweeps of the last look, which may end since
@@ -191,3 +195,50 @@ def _notice(sweep: SweepView, event: str, best: float | None, why: str) -> dict[
         "best": best if best is not None and math.isfinite(best) else None,  # JSON has no NaN
         "reason": reason,
     }
+
+
+def channel_to(url: str, timeout_s: float) -> Channel:
+    """Return the function that sends a notice to a URL.
+
+    It raises OSError, ValueError or HTTPException if the notice was not sent.
+
+    Raises:
+        SettingsError: Apprise is not installed, or has no service for the URL.
+    """
+    if url.startswith(("http://", "https://")):
+        return partial(_post, url, timeout_s)
+    service = url.partition("://")[0]
+    try:
+        apprise = import_module("apprise")
+    except ModuleNotFoundError:
+        text = f"HPQ_NOTIFY: {service}:// needs apprise; `pip install 'hpq[notify]'`, or unset it"
+        raise SettingsError(text, code="extra-missing") from None
+    # Its log quotes URLs, which are secrets.
+    logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
+    services = apprise.Apprise()
+    if not services.add(url):
+        text = f"HPQ_NOTIFY: Apprise has no service for this {service}:// URL; see its list of URLs"
+        raise SettingsError(text, code="setting-invalid")
+    return partial(_notify, services)
+
+
+def _notify(services: Any, body: Mapping[str, Any]) -> None:
+    if not services.notify(body=body["text"]):
+        raise OSError("not sent")
+
+
+def _post(url: str, timeout_s: float, body: Mapping[str, Any]) -> None:
+    head = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), head)
+    with _OPENER.open(request, timeout=timeout_s):
+        return
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: urllib would turn the POST into a GET, and go where it is sent."""
+
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)

@@ -1,7 +1,9 @@
-"""Whether the main thread of a worker makes progress; a worker that hangs loses trial and process.
+"""Notice what hangs: the main thread of a worker, and calls to a disk, a store or a network.
 
-The main loop stamps at each turn, and file operations of a followed thread stamp by themselves. The
-heartbeat renews a lease from the last stamp on, so it ends one lease after the main thread hung.
+A worker that hangs loses trial and process. Its main loop stamps at each turn, and file operations
+of a followed thread stamp by themselves. The heartbeat renews a lease from the last stamp on, so it
+ends one lease after the main thread hung. Calls that may hang are made in a thread of their own,
+which lives as long as the worker: `Thread.start` waits for ever if memory is short.
 """
 
 from __future__ import annotations
@@ -11,7 +13,11 @@ import sys
 import threading
 import time
 from _thread import start_new_thread
-from threading import Event, get_ident
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from queue import SimpleQueue
+from threading import Event, Thread, get_ident
+from typing import TypeVar
 
 from hpq.errors import ExitCode, HpqError
 from hpq.settings import LAST_WORDS_S
@@ -22,6 +28,10 @@ TURN_S = 0.5  # the longest wait of a main loop between two stamps
 _TICK_S = 1.0
 # Longer than a call to a Redis that hangs, or a wait for a ticket: those end by themselves.
 _LEAST_S = 30.0
+_WAIT_S = 0.05
+_GIVE_UP_S = 0.5  # in which a late call may remove what it has begun
+HUNG_S = 120.0  # without progress of a call
+T = TypeVar("T")
 
 
 class Progress:
@@ -119,3 +129,52 @@ class Watchdog:
             kill_orphans(())
         finally:
             os._exit(int(ExitCode.OUT_OF_REACH))
+
+
+class CallThread:
+    """Makes calls in order; `own` is the progress of the thread that waits for them."""
+
+    def __init__(self, name: str, own: Progress | None = None) -> None:
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._own, self._progress = own or Progress(), Progress()
+        Thread(target=self._loop, name=name, daemon=True).start()
+
+    def _loop(self) -> None:
+        self._progress.follow()
+        while True:
+            self._calls.get()()
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Make a call after those before it."""
+        future: Future[T] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._calls.put(work)
+        return future
+
+    def call_until(
+        self, call: Callable[[Callable[[], bool]], T], is_late: Callable[[], bool]
+    ) -> T | None:
+        """Return or raise what `call` does; None if `is_late` is true first, or the call hangs.
+
+        `call` gets a function that it calls while it copies; False: it should end.
+        """
+        is_given_up = False
+
+        def go_on() -> bool:
+            self._progress.stamp()
+            return not (is_given_up or is_late())
+
+        self._progress.stamp()
+        future = self.submit(lambda: call(go_on))
+        while not wait({future}, _WAIT_S).done and not is_late():
+            self._own.stamp()
+            if self._progress.age_s > HUNG_S:
+                break
+        is_given_up = True
+        return future.result() if wait({future}, _GIVE_UP_S).done else None

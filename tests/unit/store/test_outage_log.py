@@ -8,7 +8,7 @@ import re
 import pytest
 from redis.exceptions import BusyLoadingError, ConnectionError, OutOfMemoryError, RedisError
 
-from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.lease.outage_log import OutageLog
 
 GONE: RedisError = ConnectionError("Connection refused")
 
@@ -28,8 +28,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def outage(clock: Clock) -> Outage:
-    return Outage(clock)
+def outage(clock: Clock) -> OutageLog:
+    return OutageLog(clock)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -21,7 +21,7 @@ _REMIND_S = 300.0
 _FULL = "Redis is out of memory: no trial starts until memory is free; running trials continue"
 
 
-class Outage:
+class OutageLog:
     """The outages that the threads of one worker meet. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,8 +9,7 @@ from threading import Event
 import pytest
 
 from hpq.errors import ExitCode
-from hpq_worker.process.call_thread import CallThread
-from hpq_worker.process.watchdog import Progress
+from hpq_worker.process.watchdog import CallThread, Progress
 from tests.support.constants import DEADLINE_S
 
 DIES = """
@@ -25,7 +24,7 @@ threading.Event().wait()
 def test_a_call_that_makes_no_progress_is_given_up_and_ends_when_it_can(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hpq_worker.process.call_thread.HUNG_S", 0.1)
+    monkeypatch.setattr("hpq_worker.process.watchdog.HUNG_S", 0.1)
     hung, own, told = Event(), Progress(), list[bool]()
     thread = CallThread("files", own)
     before = own.turns
