@@ -17,9 +17,8 @@ from benchmarks.sweeps import TRAINING, put, wait_over
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Launch, Metric, SweepView
-from hpq.search.continuous import LogUniform, Uniform
-from hpq.search.discrete import Categorical, IntUniform
-from hpq.search.search_spec import Sampler, Search
+from hpq.search.distributions import Categorical, IntUniform, LogUniform, Uniform
+from hpq.search.samplers import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.enqueue import SweepWriter
 from hpq.store.events import SweepHistory

@@ -25,7 +25,7 @@ from optuna._hypervolume import compute_hypervolume
 from benchmarks.search.functions import Function, Params
 from benchmarks.search.ours import space_of, suggest
 from benchmarks.search.table import no_worse
-from hpq.search.search_spec import Sampler, Search
+from hpq.search.samplers import Sampler, Search
 from hpq_worker.suggest.chooser import Chooser
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -18,7 +18,7 @@ import optuna
 
 from benchmarks.search.functions import FUNCTIONS, Function
 from hpq.domain.trial import Params
-from hpq.search.search_spec import Sampler, Search
+from hpq.search.samplers import Sampler, Search
 from hpq.search.space import Space
 from hpq.yamlfile.problems import Problems, SourceMap
 from hpq_producer.sweepfile import parameters

@@ -7,7 +7,7 @@ The producer reads it from a sweep file; a suggester uses it while the sweep run
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,11 +15,19 @@ from random import Random
 from typing import Any
 
 from hpq.domain.trial import Json, Params, flatten
-from hpq.search.conditions import MISSING, Condition, Names, Partial, drop_absent, find, nest
-from hpq.search.continuous import QuantizedDistribution
-from hpq.search.discrete import Categorical, Distribution
+from hpq.search.conditions import (
+    MISSING,
+    Condition,
+    Names,
+    Partial,
+    Test,
+    drop_absent,
+    find,
+    key,
+    nest,
+)
+from hpq.search.distributions import Categorical, Distribution, QuantizedDistribution
 from hpq.search.expressions import Expression
-from hpq.search.followers import Follower
 from hpq.search.grid import MOST, Axis, Lattice, TooMany, in_digits
 
 TRIES = 10_000
@@ -41,6 +49,34 @@ class Rejected(Exception):
         super().__init__(*place)
         self.place = place
         self.reason = reason
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A parameter whose value follows from that of a leaf."""
+
+    name: str
+    leader: str
+    leading: tuple[Json, ...]  # the leader's values, all different
+    values: tuple[Json, ...]  # one for each of them
+
+    @cached_property
+    def _rows(self) -> dict[Hashable, Json]:
+        return dict(zip(map(key, self.leading), self.values, strict=True))
+
+    def value(self, params: Params) -> Json:
+        """Return the value in a set that has the leader's."""
+        return self._rows[key(params[self.leader])]
+
+    def lead(self, partial: Partial) -> Partial:
+        """Replace tests of this parameter by tests of the leader, which is an axis of grids."""
+        return Partial(tuple(map(self._lead, partial.tests)))
+
+    def _lead(self, test: Test) -> Test:
+        if test.path != (self.name,):
+            return test
+        passing = [leading for leading in self.leading if test.takes(self._rows[key(leading)])]
+        return Test(path=(self.leader,), values=tuple(passing))
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,19 @@ from typing import Any
 
 from hpq.domain.sweep import Impute, ObjectiveValue
 from hpq.search.conditions import Condition, Partial, Test
-from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
-from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
+from hpq.search.distributions import (
+    Beta,
+    Categorical,
+    Distribution,
+    IntUniform,
+    LogUniform,
+    Normal,
+    Uniform,
+    Weighted,
+)
 from hpq.search.expressions import Expression
-from hpq.search.followers import Follower
-from hpq.search.search_spec import Sampler, Search
-from hpq.search.space import Space
+from hpq.search.samplers import Sampler, Search
+from hpq.search.space import Follower, Space
 from hpq.store.wire import records
 from hpq.store.wire.fields import decoding, dumps_in_order, mapping
 

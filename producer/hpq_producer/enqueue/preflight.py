@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hpq.domain.sweep import Goal, Impute, ObjectiveValue, SweepView
 from hpq.gpus import gpu_names
-from hpq.search.search_spec import Sampler, Search, is_installed, missing, unaided
+from hpq.search.samplers import Sampler, Search, is_installed, missing, unaided
 from hpq.store.wire.search import encode_search
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.sweepfile.spec import SweepSpec

@@ -20,10 +20,9 @@ from hpq.domain.identity import ParameterSet
 from hpq.domain.trial import Json
 from hpq.notice import plural
 from hpq.search.conditions import MISSING, Condition, Names, Partial, Test, find, key, nest
-from hpq.search.discrete import Categorical, Distribution
+from hpq.search.distributions import Categorical, Distribution
 from hpq.search.expressions import Expression, InvalidExpression
-from hpq.search.followers import Follower
-from hpq.search.space import Rejected, Space
+from hpq.search.space import Follower, Rejected, Space
 from hpq.yamlfile.check import check
 from hpq.yamlfile.problems import KeyPath, Problems, dotted, nearest, shown
 from hpq_producer.sweepfile.model import Range

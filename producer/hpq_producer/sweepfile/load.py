@@ -18,21 +18,14 @@ from hpq.domain.sweep import Goal, Impute, Metric, ObjectiveValue
 from hpq.domain.trainer_specs import BUILT_IN, TrainerSpec
 from hpq.domain.trial import Json
 from hpq.errors import SweepFileError
-from hpq.search.samplers import LIMIT
-from hpq.search.search_spec import Sampler
+from hpq.search.samplers import LIMIT, Sampler
 from hpq.search.space import Space
 from hpq.shell import shell_hint
 from hpq.yamlfile.check import check
 from hpq.yamlfile.document import Override, apply, flag_override, read
 from hpq.yamlfile.problems import Problems, SourceMap, shown
 from hpq.yamlfile.yaml_reader import Document
-from hpq_producer.sweepfile import (
-    compatibility,
-    conditions,
-    explicit_sets,
-    parameters,
-    set_counts,
-)
+from hpq_producer.sweepfile import compatibility, conditions, explicit_sets, parameters, set_counts
 from hpq_producer.sweepfile.early_terminate import Hyperband
 from hpq_producer.sweepfile.field_types import Name
 from hpq_producer.sweepfile.model import CommonKeys, MetricKeys, ObjectiveKeys, SweepFile

@@ -24,19 +24,12 @@ from pydantic import (
     model_validator,
 )
 
-from hpq.domain.sweep import (
-    MAX_PRIORITY,
-    MOST_REPLICATES,
-    Goal,
-    Impute,
-    ObjectiveValue,
-    Wandb,
-)
+from hpq.domain.sweep import MAX_PRIORITY, MOST_REPLICATES, Goal, Impute, ObjectiveValue, Wandb
 from hpq.domain.trial import Json
 from hpq.error_ids import Code
 from hpq.notice import plural
-from hpq.search import distributions
-from hpq.search.search_spec import BY_DEFAULT, Sampler
+from hpq.search import wandb_distributions
+from hpq.search.samplers import BY_DEFAULT, Sampler
 from hpq.yamlfile.problems import nearest, shown
 from hpq.yamlfile.strict_types import (
     Absent,
@@ -79,11 +72,11 @@ def _method(value: Json) -> Json:
 
 
 def _distribution(name: Json) -> Json:
-    known = (*distributions.LISTED, *distributions.NUMERIC)
+    known = (*wandb_distributions.LISTED, *wandb_distributions.NUMERIC)
     if name in known:
         return name
     what = f"{shown(name)} is not one of {', '.join(known)}{nearest(name, known)}"
-    if meant := distributions.ALIASES.get(str(name).lower()):
+    if meant := wandb_distributions.ALIASES.get(str(name).lower()):
         what = f"unknown distribution {shown(name)}; did you mean {meant!r}?"
     raise problem("unknown-distribution", what)
 
@@ -175,7 +168,7 @@ class Parameter(Keys):
     distribution: Annotated[
         Any,
         PlainValidator(_distribution),
-        WithJsonSchema({"enum": [*distributions.LISTED, *distributions.NUMERIC]}),
+        WithJsonSchema({"enum": [*wandb_distributions.LISTED, *wandb_distributions.NUMERIC]}),
     ] = Field(None, description="W&B's name; inferred for value, values, and min with max.")
     value: Any = Field(None, description="The value of every trial.")
     values: Absent[NotEmpty[list[Any]]] = Field(

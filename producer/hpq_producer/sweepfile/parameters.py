@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from hpq.domain.identity import canonical
 from hpq.domain.trial import Json
 from hpq.notice import plural
-from hpq.search import distributions
-from hpq.search.discrete import Distribution
+from hpq.search import wandb_distributions
+from hpq.search.distributions import Distribution
 from hpq.yamlfile.check import check
 from hpq.yamlfile.problems import KeyPath, Problems, is_passable, shown
 from hpq_producer.sweepfile.field_types import PARAMETER_NAME
@@ -94,12 +94,12 @@ def distribution(entry: Entry, path: KeyPath, out: Problems) -> Distribution | N
     before = len(out.errors)
     if check(Parameter, dict(entry), path, out) is None:
         return None
-    name = distributions.name_of(entry)
+    name = wandb_distributions.name_of(entry)
     if name is None:
         _add_unnamed(entry, path, out)
     elif _check_keys(name, entry, path, out):
         _check_values(name, entry, path, out)
-    return distributions.build(name, entry) if name and len(out.errors) == before else None
+    return wandb_distributions.build(name, entry) if name and len(out.errors) == before else None
 
 
 def _add_unnamed(entry: Entry, path: KeyPath, out: Problems) -> None:
@@ -118,17 +118,16 @@ def _add_unnamed(entry: Entry, path: KeyPath, out: Problems) -> None:
 
 
 def _check_keys(name: str, entry: Entry, path: KeyPath, out: Problems) -> bool:
-    rule = distributions.NUMERIC.get(name)
-    required = rule.required if rule else distributions.LISTED[name]
+    rule = wandb_distributions.NUMERIC.get(name)
+    required = rule.required if rule else wandb_distributions.LISTED[name]
     optional = rule.optional if rule else ()
     before = len(out.errors)
     for key in entry:
         if key not in (*required, *optional, "distribution"):
             twin = f"q_{name}" if key == "q" else "categorical_w_probabilities"
             has_twin = key == "probabilities" and "values" in required
-            hint = (
-                f"; write distribution: {twin}" if has_twin or twin in distributions.NUMERIC else ""
-            )
+            is_known = has_twin or twin in wandb_distributions.NUMERIC
+            hint = f"; write distribution: {twin}" if is_known else ""
             keys = ", ".join((*required, *optional))
             out.add_conflict((*path, key), f"not a key of {name}; its keys: {keys}{hint}")
     for key in required:
@@ -138,7 +137,7 @@ def _check_keys(name: str, entry: Entry, path: KeyPath, out: Problems) -> bool:
 
 
 def _check_values(name: str, entry: Entry, path: KeyPath, out: Problems) -> None:
-    if name in distributions.NUMERIC:
+    if name in wandb_distributions.NUMERIC:
         _check_numbers(name, entry, path, out)
     elif name == "constant":
         check_value(entry["value"], (*path, "value"), out)
@@ -172,18 +171,18 @@ def _check_list(name: str, entry: Entry, path: KeyPath, out: Problems) -> None:
 
 
 def _check_numbers(name: str, entry: Entry, path: KeyPath, out: Problems) -> None:
-    numbers = distributions.numbers_of(name, entry)
+    numbers = wandb_distributions.numbers_of(name, entry)
     if invalid := _explain_invalid(name, numbers):
         key, what = invalid
         out.add((*path, key), what)
-    elif name in distributions.EXPONENTS:
+    elif name in wandb_distributions.EXPONENTS:
         ends = f"e^{numbers['min']:g} to e^{numbers['max']:g}"
         ends = f"1/({ends})" if name.startswith("inv") else ends
         what = f"min and max of {name} are exponents: from {ends}; for values, use {name}_values"
         out.warn((*path, "distribution"), what, code="exponents")
 
 
-def _explain_invalid(name: str, keys: distributions.Numbers) -> tuple[str, str] | None:
+def _explain_invalid(name: str, keys: wandb_distributions.Numbers) -> tuple[str, str] | None:
     """Return a key and the reason if the numbers describe no distribution, else None."""
     if "min" in keys:
         low, high = keys["min"], keys["max"]
@@ -194,7 +193,7 @@ def _explain_invalid(name: str, keys: distributions.Numbers) -> tuple[str, str] 
             return "min", f"{shown(low)} is not less than max {shown(high)}"
         if name.endswith("_values") and low <= 0:
             return "min", f"{shown(low)} is not greater than 0, as {name} requires"
-        if name in distributions.EXPONENTS and max(abs(low), abs(high)) > _MAX_EXPONENT:
+        if name in wandb_distributions.EXPONENTS and max(abs(low), abs(high)) > _MAX_EXPONENT:
             key = "min" if abs(low) > abs(high) else "max"
             return (
                 key,

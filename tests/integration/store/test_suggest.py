@@ -19,8 +19,8 @@ from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Launch, Metric, SweepState, SweepView
 from hpq.domain.trial import Claim
 from hpq.redis.client import connect
-from hpq.search.discrete import IntUniform
-from hpq.search.search_spec import Sampler, Search
+from hpq.search.distributions import IntUniform
+from hpq.search.samplers import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter

@@ -13,8 +13,8 @@ pytest.importorskip("optuna")
 
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import Launch, Metric, SweepView
-from hpq.search.continuous import Uniform
-from hpq.search.search_spec import Sampler, Search
+from hpq.search.distributions import Uniform
+from hpq.search.samplers import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.enqueue import SweepWriter
 from hpq.store.events import SweepHistory

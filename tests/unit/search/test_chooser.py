@@ -12,9 +12,8 @@ pytest.importorskip("optuna")
 
 from hpq.domain.identity import ParameterSet
 from hpq.search import conditions, samplers
-from hpq.search.continuous import LogUniform, Uniform
-from hpq.search.discrete import Categorical, IntUniform
-from hpq.search.search_spec import Sampler, Search, missing, unaided
+from hpq.search.distributions import Categorical, IntUniform, LogUniform, Uniform
+from hpq.search.samplers import Sampler, Search, missing, unaided
 from hpq.search.space import Space
 from hpq_worker.suggest.chooser import Chooser
 from tests.support.spaces import SPACE

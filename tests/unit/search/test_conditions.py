@@ -12,7 +12,7 @@ import pytest
 
 from hpq.errors import SweepFileError
 from hpq.search.conditions import MISSING, find
-from hpq.search.search_spec import Search
+from hpq.search.samplers import Search
 from hpq.store.wire.search import decode_search, encode_search
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import parameter_sets

@@ -10,7 +10,7 @@ import pytest
 
 from hpq.domain.identity import ParameterSet
 from hpq.domain.trial import Json
-from hpq.search.search_spec import Sampler, Search
+from hpq.search.samplers import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.wire.search import decode_search, encode_search
 from hpq_producer.sweepfile.set_counts import describe_share

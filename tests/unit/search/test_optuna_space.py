@@ -14,8 +14,7 @@ from optuna.samplers import RandomSampler
 from optuna.study import create_study
 
 from hpq.domain.identity import canonical
-from hpq.search.continuous import Uniform
-from hpq.search.discrete import Distribution, IntUniform
+from hpq.search.distributions import Distribution, IntUniform, Uniform
 from hpq_worker.suggest.optuna_space import axis_of
 from tests.support.spaces import SPACE
 

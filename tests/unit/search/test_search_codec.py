@@ -10,7 +10,7 @@ import pytest
 
 from hpq.domain.sweep import ObjectiveValue
 from hpq.errors import DecodeError
-from hpq.search.search_spec import Impute, Sampler, Search
+from hpq.search.samplers import Impute, Sampler, Search
 from hpq.store.wire.search import decode_search, encode_search
 from tests.support.spaces import SPACE
 

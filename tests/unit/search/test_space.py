@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 from hpq.domain.identity import ParameterSet
 from hpq.domain.trial import Json
 from hpq.search import samplers
-from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
-from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
+from hpq.search.distributions import (
+    Beta,
+    Categorical,
+    Distribution,
+    IntUniform,
+    LogUniform,
+    Normal,
+    Uniform,
+    Weighted,
+)
 from hpq.search.space import Space
 from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.problems import Problems, SourceMap

@@ -8,7 +8,7 @@ import pytest
 
 from hpq.domain.status import Event
 from hpq.domain.sweep import ObjectiveValue
-from hpq.search.search_spec import Impute, Search
+from hpq.search.samplers import Impute, Search
 from hpq_worker.suggest.trial_results import TrialResults
 from tests.support.spaces import SPACE
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.trial import Json
-from hpq.search.search_spec import Sampler, Search
+from hpq.search.samplers import Sampler, Search
 from hpq.store.wire.search import decode_search, encode_search
 from hpq_producer.sweepfile.spec import parameter_sets
 from tests.support.golden import Golden

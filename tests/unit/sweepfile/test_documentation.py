@@ -11,8 +11,8 @@ import pytest
 from hpq.code.command import MACROS
 from hpq.domain.sweep import TerminationRule, Wandb
 from hpq.errors import SweepFileError
-from hpq.search import distributions
-from hpq.search.search_spec import Sampler
+from hpq.search import wandb_distributions
+from hpq.search.samplers import Sampler
 from hpq_producer.sweepfile import model
 from hpq_producer.sweepfile.field_types import BudgetKeys
 from hpq_producer.sweepfile.spec import parameter_sets
@@ -44,7 +44,7 @@ def test_every_word_of_the_language_is_on_the_page() -> None:
         *model.SweepFile.model_fields, *model.SweepFile.rejected, *model.MetricKeys.model_fields,
         *model.Parameter.model_fields, *model.KeepKeys.model_fields, "gpu_below", "for",
         *BudgetKeys.model_fields,
-        *distributions.LISTED, *distributions.NUMERIC, *TerminationRule, *Wandb,
+        *wandb_distributions.LISTED, *wandb_distributions.NUMERIC, *TerminationRule, *Wandb,
         *(set(Sampler) - {Sampler.RANDOM}),
     }  # fmt: skip
     assert not {word for word in words if not re.search(rf"(?<![\w-]){re.escape(word)}\b", PAGE)}

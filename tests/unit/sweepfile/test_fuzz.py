@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hpq.domain.identity import digest
 from hpq.errors import SweepFileError
-from hpq.search.distributions import LISTED, NUMERIC
+from hpq.search.wandb_distributions import LISTED, NUMERIC
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.model import SweepFile
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json
-from hpq.search import distributions
-from hpq.search.continuous import LogUniform, Normal
-from hpq.search.discrete import Categorical, Distribution
+from hpq.search import wandb_distributions
+from hpq.search.distributions import Categorical, Distribution, LogUniform, Normal
 
 _LOG_RATIO = 20.0  # highest / lowest of listed values: from here on an axis is logarithmic
 
@@ -24,8 +23,8 @@ def _leaves(data: Json, parents: str) -> Iterator[tuple[str, Distribution]]:
             continue
         if "parameters" in entry:
             yield from _leaves(entry["parameters"], f"{parents}{name}.")
-        elif kind := distributions.name_of(entry):
-            yield parents + name, distributions.build(kind, entry)
+        elif kind := wandb_distributions.name_of(entry):
+            yield parents + name, wandb_distributions.build(kind, entry)
 
 
 def are_numbers(values: Sequence[Json]) -> bool:

@@ -17,8 +17,14 @@ from hpq.domain.identity import slug
 from hpq.domain.sweep import Goal, ObjectiveValue, SweepView
 from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialView, flatten
 from hpq.notice import plural
-from hpq.search.continuous import LogUniform, Uniform
-from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
+from hpq.search.distributions import (
+    Categorical,
+    Distribution,
+    IntUniform,
+    LogUniform,
+    Uniform,
+    Weighted,
+)
 from hpq.search.replicates import SEED
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.space import are_numbers, is_log, space_of

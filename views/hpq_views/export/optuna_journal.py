@@ -14,8 +14,13 @@ from typing import Any
 from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import Curve, Json, TrialState, TrialView, flatten
 from hpq.extras import library
-from hpq.search.continuous import QuantizedDistribution
-from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
+from hpq.search.distributions import (
+    Categorical,
+    Distribution,
+    IntUniform,
+    QuantizedDistribution,
+    Weighted,
+)
 from hpq_views.analysis.front import values_of
 from hpq_views.analysis.space import are_numbers, is_log, space_of
 

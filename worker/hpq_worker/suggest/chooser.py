@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hpq.domain.identity import ParameterSet
 from hpq.search import samplers
-from hpq.search.search_spec import Sampler, Search, is_installed, unaided
+from hpq.search.samplers import Sampler, Search, is_installed, unaided
 from hpq_worker.suggest.trial_results import Value
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 from hpq.domain.status import Event
 from hpq.domain.sweep import Impute
 from hpq.search.replicates import replicated
-from hpq.search.search_spec import Sampler, Search, is_installed, unaided
+from hpq.search.samplers import Sampler, Search, is_installed, unaided
 from hpq.store.events import SweepHistory
 from hpq.store.suggest_lease import LeaseReply, SuggestLease
 from hpq.store.wire.fields import decoding, whole

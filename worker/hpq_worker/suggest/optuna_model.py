@@ -30,7 +30,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from hpq.domain.trial import Json, Params
 from hpq.search.conditions import MISSING, find
-from hpq.search.search_spec import Sampler, Search
+from hpq.search.samplers import Sampler, Search
 from hpq_worker.suggest.optuna_space import axis_of
 from hpq_worker.suggest.sweep_storage import STUDY, SweepStorage
 from hpq_worker.suggest.trial_results import Value

@@ -21,8 +21,17 @@ from optuna.distributions import (
 
 from hpq.domain.identity import canonical
 from hpq.domain.trial import Json
-from hpq.search.continuous import Beta, LogUniform, Normal, QuantizedDistribution, Uniform
-from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
+from hpq.search.distributions import (
+    Beta,
+    Categorical,
+    Distribution,
+    IntUniform,
+    LogUniform,
+    Normal,
+    QuantizedDistribution,
+    Uniform,
+    Weighted,
+)
 
 Coordinate = float | int
 _TAIL = 1e-6  # quantiles within it of 0 and 1 are not searched

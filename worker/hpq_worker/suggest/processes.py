@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hpq.domain.sweep import RunnableSweep
 from hpq.errors import ExitCode
 from hpq.notice import Notice
-from hpq.search.search_spec import Sampler, is_installed, missing
+from hpq.search.samplers import Sampler, is_installed, missing
 from hpq.store.suggest_lease import SuggestLease
 from hpq_worker.process import process_tree
 from hpq_worker.process.config import SuggesterConfig, start

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from hpq.domain.status import Event
 from hpq.domain.sweep import Impute, ObjectiveValue
 from hpq.domain.trial import TrialState
-from hpq.search.search_spec import Search
+from hpq.search.samplers import Search
 
 WORST = math.inf
 Value = float | tuple[float, ...]
