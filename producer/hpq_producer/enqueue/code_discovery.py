@@ -33,7 +33,7 @@ from hpq.code.manifest import (
 from hpq.domain.sweep import FUNCTION, Launch, Wandb
 from hpq.domain.trainer_specs import BUILT_IN, built_in_launch
 from hpq.errors import SweepFileError, UserError
-from hpq_producer.sweepfile.source import is_sweep_file
+from hpq_producer.sweepfile.load import is_sweep_file
 from hpq_producer.sweepfile.spec import SweepSpec
 
 

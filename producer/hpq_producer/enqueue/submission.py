@@ -16,7 +16,7 @@ from hpq.notice import Notice
 from hpq.yamlfile.problems import KeyPath, Problems
 from hpq_producer.enqueue.code_discovery import DiscoveredCode, find_code
 from hpq_producer.scaffold.script import misread_values, rejections
-from hpq_producer.sweepfile.explicit_sets import ENTRY, listed_sets
+from hpq_producer.sweepfile.parameters import ENTRY, listed_sets
 from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets
 
 

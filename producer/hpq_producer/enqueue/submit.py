@@ -40,7 +40,7 @@ from hpq_producer.enqueue.reuse import (
 )
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.scaffold.template import refuse_unfilled
-from hpq_producer.sweepfile.field_types import IdleKeys
+from hpq_producer.sweepfile.key_types import IdleKeys
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 from hpq_views.analysis.limits import check_owner_limits
 

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from hpq.domain.sweep import EarlyTerminate, TerminationRule
 from hpq.yamlfile.strict_types import Absent, Flag, Keys, Number, Whole, problem
-from hpq_producer.sweepfile.field_types import Count, MetricName
+from hpq_producer.sweepfile.key_types import Count, MetricName
 
 _MAX_BANDS = 100  # min_iter·eta^k for k below it, as in W&B
 _MAX_BAND = 2**53  # the largest integer that a double of a Redis script holds exactly

@@ -1,15 +1,17 @@
-"""Read a sweep file and its command-line overrides into a SweepSpec; check its keys together.
+"""Recognize a sweep file; read it and its command-line overrides into a SweepSpec.
 
-One reading reports every problem, one per line. Nothing is written.
+`load` checks keys together. One reading reports every problem, one per line. Nothing is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path as FilePath
+from pathlib import Path
 from random import Random
+from typing import get_args
 
+import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from hpq.domain.constraint import Constraint
@@ -17,20 +19,37 @@ from hpq.domain.identity import MAX_PARAMS_BYTES, ParameterSet, canonical
 from hpq.domain.sweep import Goal, Impute, Metric, ObjectiveValue
 from hpq.domain.trainer_specs import BUILT_IN, TrainerSpec
 from hpq.domain.trial import Json
-from hpq.errors import SweepFileError
+from hpq.errors import SweepFileError, UserError
 from hpq.search.samplers import LIMIT, Sampler
 from hpq.search.space import Space
 from hpq.shell import shell_hint
+from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.check import check
-from hpq.yamlfile.document import Override, apply, flag_override, read
-from hpq.yamlfile.problems import Problems, SourceMap, shown
+from hpq.yamlfile.document import (
+    MAX_BYTES,
+    Override,
+    apply,
+    check_text,
+    flag_override,
+    known_document,
+    read,
+    resolve,
+)
+from hpq.yamlfile.problems import Problems, SourceMap, printable, shown
 from hpq.yamlfile.yaml_reader import Document
-from hpq_producer.sweepfile import compatibility, conditions, explicit_sets, parameters, set_counts
+from hpq_producer.sweepfile import compatibility, conditions, parameters
 from hpq_producer.sweepfile.early_terminate import Hyperband
-from hpq_producer.sweepfile.field_types import Name
-from hpq_producer.sweepfile.model import CommonKeys, MetricKeys, ObjectiveKeys, SweepFile
-from hpq_producer.sweepfile.source import set_overrides, sweep_document
-from hpq_producer.sweepfile.spec import LIST, SweepSpec
+from hpq_producer.sweepfile.key_types import Name
+from hpq_producer.sweepfile.model import (
+    CommonKeys,
+    Method,
+    MetricKeys,
+    ObjectiveKeys,
+    Parameter,
+    SweepFile,
+)
+from hpq_producer.sweepfile.parameters import ENTRY
+from hpq_producer.sweepfile.spec import LIST, SweepSpec, check_count
 
 _LIST_TRAINER = "cifar10"  # the format of the article's list has no key for the code
 
@@ -38,7 +57,7 @@ Data = Mapping[str, Json]
 
 
 def load(
-    path: FilePath,
+    path: Path,
     *,
     text: str = "",
     overrides: Mapping[str, str] | None = None,
@@ -73,7 +92,7 @@ def load(
     listed: tuple[ParameterSet, ...] = ()
     points: tuple[ParameterSet, ...] = ()
     if isinstance(root, list):
-        listed = explicit_sets.read(root, built_in, out)
+        listed = parameters.read_sets(root, built_in, out)
     else:
         space = _space(data, built_in, out)
         if "points" in data and not out.errors:
@@ -90,17 +109,17 @@ def load(
         space=space,
         listed=listed,
         points=points,
-        varying=explicit_sets.varying(listed) if space is None else space.varying,
+        varying=parameters.varying(listed) if space is None else space.varying,
         source={**data, LIST: root} if space is None else data,
         text=text,
         source_map=out.source_map,
     )
-    set_counts.check_count(spec, limit, out)
+    check_count(spec, limit, out)
     out.raise_errors()
     return replace(spec, warnings=out.sorted_warnings())
 
 
-def _parse(path: FilePath, text: str) -> Document:
+def _parse(path: Path, text: str) -> Document:
     """Parse the text, or else the file: a mapping, or a list of trials."""
     content = text or read(path)
     if path.suffix == ".py":
@@ -265,3 +284,69 @@ def _check_metrics(data: Data, keys: CommonKeys, out: Problems) -> None:
         out.add_conflict(("keep", "best"), what)
     if early and not early.metric:
         out.add_missing(("early_terminate",), f"needs metric: {' or '.join(names)}")
+
+
+_SWEEP_KEYS = ("method", "parameters", "program", "trainer", "command")
+_NO_SWEEP = (
+    "not a sweep file: it has no key method, parameters, program, trainer or command; write"
+    " method and parameters, or name another file"
+)
+
+
+def sweep_document(text: str, file: str) -> Document:
+    """Parse the text of a sweep file: a mapping, or a list of trials. Raises as known_document."""
+    return known_document(
+        text, file, _SWEEP_KEYS, _NO_SWEEP, code="sweep-file-empty", may_be_list=True
+    )
+
+
+def is_sweep_file(path: Path) -> bool:
+    """Return whether a file is certainly a sweep file; if in doubt it is code, which is hashed."""
+    if path.suffix not in (".yaml", ".yml"):
+        return False
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_BYTES:
+            return False
+        text = path.read_bytes()
+        if b"parameters" not in text and ENTRY.encode() not in text:
+            return False
+        data = yaml_reader.parse(text.decode(), str(path)).data
+    except (OSError, UnicodeDecodeError, UserError, yaml.YAMLError):
+        return False
+    if isinstance(data, list):
+        return bool(data) and all(isinstance(entry, dict) and ENTRY in entry for entry in data)
+    return isinstance(data, dict) and _is_sweep(data)
+
+
+def _is_sweep(data: Mapping[str, Json]) -> bool:
+    names_code = data.get("method") in get_args(Method) or not data.keys().isdisjoint(
+        ("program", "trainer", "command")
+    )
+    space = data.get("parameters")
+    if not names_code or not isinstance(space, dict):
+        return False
+    return any(
+        isinstance(p, dict) and not Parameter.model_fields.keys().isdisjoint(p)
+        for p in space.values()
+    )
+
+
+def set_overrides(overrides: Mapping[str, str], data: Json) -> Iterable[Override]:
+    """Yield the overrides of `--set`; values are parsed as YAML.
+
+    Raises:
+        SweepFileError: a value is not YAML, or a key is empty.
+    """
+    for key, text in overrides.items():
+        label = printable(f"--set {key}={text}")
+        if not all(key.split(".")):
+            raise SweepFileError(
+                f"{label}: empty key; write --set KEY=VALUE, e.g. parameters.lr.min=0.1"
+            )
+        check_text(text, label)
+        space = data.get("parameters") if isinstance(data, dict) else None
+        if key not in SweepFile.model_fields and isinstance(space, dict) and key in space:
+            meant = printable(f"parameters.{key}.value={text}")
+            line = f"{label}: {key} is a parameter; write --set {meant}"
+            raise SweepFileError(line, code="unknown-key")
+        yield label, resolve(key, data), yaml_reader.parse(text or "''", label)

@@ -1,6 +1,6 @@
 """The model of a sweep file: each key once, with its type, its limits and its meaning.
 
-`field_types.py` has the types. `check.py` reports in hpq's words what breaks the model, and `make
+`key_types.py` has the types. `check.py` reports in hpq's words what breaks the model, and `make
 reference` writes sweep.schema.json from it, for editors. Rules between keys are in load.py and
 compatibility.py; parameters.py and conditions.py check what depends on the search space. W&B's keys
 have W&B's meaning; hpq adds its own. An absent key has its default; `null` in a file is an error.
@@ -46,7 +46,7 @@ from hpq.yamlfile.strict_types import (
     problem,
 )
 from hpq_producer.sweepfile.early_terminate import Asha, Hyperband, Median
-from hpq_producer.sweepfile.field_types import (
+from hpq_producer.sweepfile.key_types import (
     BudgetKeys,
     Constraints,
     Count,

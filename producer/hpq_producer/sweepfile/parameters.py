@@ -1,22 +1,29 @@
-"""Read a sweep file's `parameters` into a Space by W&B's rules; W&B's warnings are errors here.
+"""Read a sweep file's `parameters` into a Space, or its list of parameter sets.
 
-The model checks each key of a parameter; this module checks the keys of a distribution together.
+`parameters` follow W&B's rules; W&B's warnings are errors here. The model checks each key of a
+parameter; this module checks the keys of a distribution together.
+
+A list is `- hyperparam_set: {…}` entries, the format of the CIFAR10 article's file. Each entry is
+one trial, in the file's order. hpq runs a duplicate entry once, with a warning.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from hpq.domain.identity import canonical
-from hpq.domain.trial import Json
+from hpq.domain.identity import ParameterSet, canonical
+from hpq.domain.trainer_specs import TrainerSpec
+from hpq.domain.trial import Json, Params, flatten
+from hpq.errors import BadParams
 from hpq.notice import plural
 from hpq.search import wandb_distributions
 from hpq.search.distributions import Distribution
 from hpq.yamlfile.check import check
-from hpq.yamlfile.problems import KeyPath, Problems, is_passable, shown
-from hpq_producer.sweepfile.field_types import PARAMETER_NAME
+from hpq.yamlfile.problems import KeyPath, Problems, is_passable, nearest, shown
+from hpq_producer.sweepfile.compatibility import check_known
+from hpq_producer.sweepfile.key_types import PARAMETER_NAME
 from hpq_producer.sweepfile.model import Parameter
 
 Entry = Mapping[str, Json]
@@ -227,3 +234,82 @@ def check_value(value: Json, path: KeyPath, out: Problems) -> bool:
         out.add(path, f"{shown(value)} contains a character that no program argument can hold")
         return False
     return True
+
+
+ENTRY = "hyperparam_set"
+Sets = tuple[ParameterSet, ...]
+
+
+def read_sets(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) -> Sets:
+    """Read the distinct parameter sets of a list; report and skip errors.
+
+    If a built-in trainer runs them, its rules apply.
+    """
+    first: dict[bytes, int] = {}
+    sets: list[ParameterSet] = []
+    for index, item in enumerate(data):
+        before = len(out.errors)
+        params = _set(item, trainer, (index,), out)
+        if params is None or len(out.errors) > before:
+            continue
+        try:
+            key = params.identity
+        except BadParams as error:
+            out.add((index,), str(error), code="set-too-large")
+            continue
+        except ValueError as error:
+            out.add((index,), str(error))
+            continue
+        if key in first:
+            out.warn(
+                (index,), f"duplicate of [{first[key]}]; hpq runs it once", code="duplicate-set"
+            )
+        else:
+            first[key] = index
+            sets.append(params)
+    if not data:
+        out.add((), f"an empty list; write entries such as - {ENTRY}: {{batch_size: 128}}")
+    return tuple(sets)
+
+
+def _set(
+    item: Json, trainer: TrainerSpec | None, path: KeyPath, out: Problems
+) -> ParameterSet | None:
+    params = item.get(ENTRY) if isinstance(item, dict) else None
+    if not isinstance(item, dict) or not isinstance(params, dict) or not params:
+        # Not quoted: without the key, this may be another file (`load.sweep_document`).
+        out.add(path, f"needs the key {ENTRY}; write - {ENTRY}: {{batch_size: 128}}")
+        return None
+    for key in item.keys() - {ENTRY}:
+        out.add(
+            (*path, key),
+            f"unknown key{nearest(key, (ENTRY,))}; an entry has only {ENTRY}",
+            code="unknown-key",
+        )
+    for name, value in params.items():
+        key_path = (*path, ENTRY, name)
+        is_valid = check_name(name, key_path, out) and check_value(value, key_path, out)
+        if is_valid and trainer is not None:
+            check_known(trainer, name, [(key_path, value)], out)
+    return ParameterSet(params)
+
+
+def listed_sets(data: Json) -> Iterator[Params]:
+    """Yield the parameters of each entry of a list without errors, duplicates too."""
+    for item in data if isinstance(data, list) else ():
+        if isinstance(item, dict) and isinstance(params := item.get(ENTRY), dict):
+            yield params
+
+
+def varying(sets: Sets) -> tuple[str, ...]:
+    """Return the names whose value differs between sets or is missing in some, in file order.
+
+    Nested names are joined with dots.
+    """
+    leaves = [flatten(params) for params in sets]
+    names = dict.fromkeys(name for params in leaves for name in params)
+    return tuple(
+        name
+        for name in names
+        if len({canonical({k: v for k, v in p.items() if k == name}) for p in leaves}) > 1
+    )

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from hpq.domain.budget import clock
-from hpq_producer.sweepfile.field_types import BudgetKeys
+from hpq_producer.sweepfile.key_types import BudgetKeys
 
 
 @pytest.fixture(params=["Europe/Berlin", "America/Los_Angeles", "UTC"])

@@ -13,8 +13,7 @@ from hpq.domain.trial import Json
 from hpq.search.samplers import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.wire.search import decode_search, encode_search
-from hpq_producer.sweepfile.set_counts import describe_share
-from hpq_producer.sweepfile.spec import parameter_sets
+from hpq_producer.sweepfile.spec import describe_share, parameter_sets
 from tests.support.golden import Golden
 from tests.support.sweep_files import check, is_refused, spec_of
 

@@ -14,7 +14,7 @@ from hpq.errors import SweepFileError
 from hpq.search import wandb_distributions
 from hpq.search.samplers import Sampler
 from hpq_producer.sweepfile import model
-from hpq_producer.sweepfile.field_types import BudgetKeys
+from hpq_producer.sweepfile.key_types import BudgetKeys
 from hpq_producer.sweepfile.spec import parameter_sets
 from tests.support.constants import ROOT
 from tests.support.sweep_files import spec_of, whole

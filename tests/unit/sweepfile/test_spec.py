@@ -20,8 +20,7 @@ from hpq.search.replicates import replicated
 from hpq.store.wire.trial import encode_new
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.model import SweepFile
-from hpq_producer.sweepfile.set_counts import describe_share
-from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
+from hpq_producer.sweepfile.spec import SweepSpec, describe_share, parameter_sets
 from tests.support.constants import ROOT
 from tests.support.sweep_files import spec_of
 

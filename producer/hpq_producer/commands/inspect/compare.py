@@ -29,7 +29,7 @@ from hpq.settings import Settings
 from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.document import read
 from hpq_producer.enqueue.provenance import code_location
-from hpq_producer.sweepfile.source import is_sweep_file, sweep_document
+from hpq_producer.sweepfile.load import is_sweep_file, sweep_document
 from hpq_views.analysis.records import finite
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.analysis.trial_row import TrialRow

@@ -20,9 +20,8 @@ from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_op
 from hpq_producer.enqueue.append import plan_append
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.scaffold.template import unfilled
-from hpq_producer.sweepfile.field_types import IdleKeys
-from hpq_producer.sweepfile.set_counts import describe_share
-from hpq_producer.sweepfile.spec import SweepSpec
+from hpq_producer.sweepfile.key_types import IdleKeys
+from hpq_producer.sweepfile.spec import SweepSpec, describe_share
 from hpq_producer.sweepfile.spec import parameter_sets as make_sets
 from hpq_views.analysis.pruning import describe_idle, describe_rule
 from hpq_views.analysis.records import budget_record
