@@ -2,7 +2,7 @@
 
 `open_session` alone decides which server the command line uses: the server that HPQ_REDIS_URL
 names, the server that `hpq connect` reaches, the server that this machine has joined, or the
-private server under HPQ_HOME.
+private server under HPQ_HOME. `api_session` opens it for a call of the Python API.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from hpq.domain.sweep import SweepView
 from hpq.errors import DecodeError, Forbidden, OutOfReach
 from hpq.notice import Notice, warn
 from hpq.private_server.attach import Attached, attach
+from hpq.private_server.keeper import QUIET_S
 from hpq.process import replace_private
 from hpq.redis import tls
 from hpq.redis.client import FIRST_S, check_server, connect, guard
@@ -256,3 +257,29 @@ def explain_errors(connection: ConnectionRecord | None, settings: Settings) -> I
         if connection is None or not why:
             raise
         raise OutOfReach(f"{connection.where}: {why}", code="connection-lost") from None
+
+
+_attached: dict[Path, Attached] = {}  # the private servers that this process keeps running
+
+
+@contextmanager
+def api_session(sid: str | None = None) -> Iterator[Session]:
+    """Open a session for one call; `sid` is the sweep that the call reads.
+
+    The first call on a private server keeps it running until this process ends.
+
+    Raises:
+        SettingsError, OutOfReach, Forbidden: as `open_session`.
+        NotFound: the sweep was removed.
+    """
+    with open_session() as session:
+        if sid:
+            session.find(sid)
+        server = session.attached
+        if server is None or _attached.setdefault(server.home.path, server) is server:
+            yield session
+            return
+        try:
+            yield session
+        finally:
+            server.release(linger_s=QUIET_S)

@@ -13,14 +13,17 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
+from typer.models import ParameterInfo
 
 from hpq import __version__
 from hpq import process as hpq_process
@@ -29,7 +32,6 @@ from hpq.interrupts import Interruptible
 from hpq.notice import linked
 from hpq.sanitize import guard_terminals
 from hpq_producer.commands.table import ALIASES, COMMANDS, WHERE
-from hpq_producer.option_values import value_types
 
 _EXIT_CODES = {
     ExitCode.SOME_FAILED: "a trial failed, or none has the metric",
@@ -297,3 +299,53 @@ def main() -> None:
         app(prog_name="hpq")
     finally:
         gc.freeze()
+
+
+_EXPECTED: dict[Any, str] = {int: "a whole number, such as 3", float: "a number, such as 0.5"}
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """The type of an option's value, or of each one of several, and its limits."""
+
+    kind: Any
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def has_names(self) -> bool:
+        """True for an enumeration, whose values are a few names."""
+        return hasattr(self.kind, "__members__")
+
+    def read(self, value: Any, name: str) -> Any:
+        """Return a value as this type.
+
+        Raises:
+            UserError: it is none; the message begins with the option's name.
+        """
+        try:
+            found = self.kind(value)
+        except ValueError:
+            names = ", ".join(map(str, self.kind)) if self.has_names else ""
+            what = _EXPECTED.get(self.kind) or f"one of {names}"
+            raise UserError(f"{name}: write {what}") from None
+        if self.low is not None and not found >= self.low:  # also NaN
+            raise UserError(f"{name}: write {self.low:g} or more")
+        if self.high is not None and found > self.high:
+            raise UserError(f"{name}: write {self.high:g} or less")
+        return found
+
+
+def value_types(command: Callable[..., Any]) -> dict[str, ValueType]:
+    """Return the type of each option and argument of a command's function, by its name."""
+    found = {}
+    for name, parameter in signature(command, eval_str=True).parameters.items():
+        kind = parameter.annotation
+        limits = None
+        for note in getattr(kind, "__metadata__", ()):  # of Annotated[…, Option(…)]
+            if isinstance(note, ParameterInfo):
+                limits = note
+        while inner := get_args(kind):  # of Annotated, list[…] and … | None
+            kind = inner[0]
+        found[name] = ValueType(kind, limits.min, limits.max) if limits else ValueType(kind)
+    return found

@@ -11,7 +11,7 @@ import os
 import sys
 
 from hpq.errors import HpqError
-from hpq_producer.commands.admin.worker import worker_environment
+from hpq_producer.commands.machines.worker import worker_environment
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from hpq.domain.sweep import MAX_PRIORITY
 from hpq.errors import Forbidden, UserError
 from hpq.notice import plural
 from hpq.shell import shell_hint
-from hpq_producer.actions.writer import control_of
+from hpq_producer.actions.steer import control_of
 from hpq_views.text.text import clean, trials_of
 
 STORED = {"priority": "priority", "running": "running", "gpu_hours": "gpu_ms"}  # key → limit

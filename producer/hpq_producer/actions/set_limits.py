@@ -12,7 +12,7 @@ from hpq.errors import UserError
 from hpq.store.wire.fields import MOST_TEXT, dumps, number
 from hpq.yamlfile.check import value_of
 from hpq.yamlfile.yaml_reader import resolve
-from hpq_producer.actions.writer import control_of
+from hpq_producer.actions.steer import control_of
 from hpq_producer.sweepfile.model import CommonKeys, SweepFile
 from hpq_views.analysis.limits import FIELDS, check_priority, in_words
 from hpq_views.text.text import trials_of

@@ -1,17 +1,31 @@
-"""Pause, resume, stop, cancel and retry a sweep or its trials; each returns a line for the user."""
+"""Pause, resume, stop, cancel and retry a sweep or its trials, and drain workers.
+
+Each action returns a line for the user. `control_of` returns the writer that only actions use.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from hpq.access.session import Session
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import OverBudget
-from hpq_producer.actions.writer import control_of
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.selection import Selection
-from hpq_views.text.text import number, trials_of
+from hpq_views.text.text import clean, number, trials_of
+
+if TYPE_CHECKING:
+    from hpq.store.control import SweepControl
+
+
+def control_of(session: Session) -> SweepControl:
+    """Return the writer of a session."""
+    from hpq.store.control import SweepControl  # noqa: PLC0415  most commands only read
+
+    return SweepControl(session.context)
+
 
 Ask = Callable[[str], None]  # raises unless the user agrees
 
@@ -140,3 +154,22 @@ def _running(session: Session, sid: str) -> str:
 
 def _already_over(sweep: SweepView) -> str:
     return f"{sweep.id} is already over ({sweep.state})"
+
+
+def drain_worker(session: Session, worker: str, *, undo: bool) -> str:
+    """Drain a worker, or let it claim trials again; return a line for the user."""
+    at = control_of(session).drain(worker, undo=undo)
+    if at is None:
+        done = "has exited"
+    elif undo:
+        done = "claims trials again"
+    elif at:
+        done = f"finishes {clean(at)} and claims no more"
+    else:
+        done = "idle; claims no more"
+    return f"{clean(worker)}: {done}"
+
+
+def is_draining(session: Session, worker: str) -> bool:
+    """Return whether a drained worker still runs a trial."""
+    return bool(control_of(session).drain(worker))

@@ -24,19 +24,19 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "Run one trial in this terminal; store nothing",
         ),
         "worker": (
-            "hpq_producer.commands.admin.worker",
+            "hpq_producer.commands.machines.worker",
             "Start workers, which claim trials and train",
         ),
         "invite": (
-            "hpq_producer.commands.admin.join:invite",
+            "hpq_producer.commands.machines.join:invite",
             "Print a token that lets another machine join",
         ),
         "join": (
-            "hpq_producer.commands.admin.join",
+            "hpq_producer.commands.machines.join",
             "Join a server by its token, and start a worker",
         ),
         "leave": (
-            "hpq_producer.commands.admin.join:leave",
+            "hpq_producer.commands.machines.join:leave",
             "Leave the server; stop the workers of this machine",
         ),
     },
@@ -94,15 +94,18 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Cluster": {
         "drain": (
-            "hpq_producer.commands.cluster.drain",
+            "hpq_producer.commands.machines.drain",
             "Let workers finish their trials and claim no more",
         ),
         "connect": (
-            "hpq_producer.commands.cluster.connect",
+            "hpq_producer.commands.machines.connect",
             "Connect this machine to a cluster's Redis",
         ),
-        "manifests": ("hpq_producer.commands.cluster.manifests", "Print the Kubernetes manifests"),
-        "slurm": ("hpq_producer.commands.cluster.slurm", "Print a job script of workers for Slurm"),
+        "manifests": ("hpq_producer.commands.machines.manifests", "Print the Kubernetes manifests"),
+        "slurm": (
+            "hpq_producer.commands.machines.slurm",
+            "Print a job script of workers for Slurm",
+        ),
     },
     "Maintenance": {
         "data": (

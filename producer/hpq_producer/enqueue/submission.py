@@ -1,18 +1,23 @@
-"""A checked sweep file with its code and digest, each computed once.
+"""A checked sweep file with its code, digest and search settings, each computed once.
 
-`enqueue`, `run` and `plan` make one Submission and pass it on.
+`enqueue`, `run` and `plan` make one Submission and pass it on. Before the first write they check
+what it needs on this machine: a sampler, a GPU.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
 from hpq.code.command import started, starts_program
 from hpq.domain.identity import digest
+from hpq.domain.sweep import Goal, Impute, ObjectiveValue, SweepView
 from hpq.domain.trial import Json
+from hpq.gpus import gpu_names
 from hpq.notice import Notice
+from hpq.search.samplers import Sampler, Search, is_installed, missing, unaided
+from hpq.store.wire.search import encode_search
 from hpq.yamlfile.problems import KeyPath, Problems
 from hpq_producer.enqueue.code_discovery import DiscoveredCode, find_code
 from hpq_producer.scaffold.script import misread_values, rejections
@@ -132,3 +137,67 @@ def prepare(
     namesake = (Notice("program-ambiguous", code.namesake),) if code.namesake else ()
     warnings = (*spec.warnings, *namesake, *_check_options(spec, code))
     return Submission(spec=spec, file=file, code=code, digest=sweep_digest, warnings=warnings)
+
+
+def late_search(submission: Submission) -> Search | None:
+    """Return the search settings; None if all parameters are generated at enqueue."""
+    spec = submission.spec
+    if spec.space is None or not spec.is_late:
+        return None
+    metric = spec.metric
+    return Search(
+        space=spec.space,
+        sampler=_sampler_of(spec),
+        seed=spec.keys.seed,
+        replicates=spec.keys.replicates,
+        maximize=metric is not None and metric.goal is Goal.MAXIMIZE,
+        metric=metric.name if metric else "",
+        take=(spec.keys.metric and spec.keys.metric.value) or ObjectiveValue.BEST,
+        impute=metric.impute if metric else Impute.WORST,
+        impute_while_running=metric.impute_while_running if metric else None,
+        maximizes=tuple(one.goal is Goal.MAXIMIZE for one in spec.objectives),
+        constraints=len(spec.constraints),
+    )
+
+
+def _sampler_of(spec: SweepSpec) -> Sampler:
+    """Return the sampler of a sweep file."""
+    return spec.keys.sampler if spec.method == "bayes" else Sampler.RANDOM
+
+
+def with_late_search(
+    sweep: SweepView, submission: Submission, search: Search, older: int
+) -> SweepView:
+    """Return the sweep with its search settings; `older` parameter sets have copied results.
+
+    These do not count against run_cap, which limits the trials that run.
+    """
+    spec, requested = submission.spec, submission.spec.trials
+    size = spec.uncapped_trials
+    cap = 0 if requested is None else requested + older * spec.keys.replicates
+    return replace(
+        sweep,
+        sampler=search.sampler,
+        search=encode_search(search),
+        run_cap=cap if size is None else min(cap or size, size),
+    )
+
+
+def missing_samplers(submission: Submission) -> tuple[str | None, str | None]:
+    """Return what to install so that the sampler runs here, and so that it works at its best."""
+    if not submission.spec.is_late:
+        return None, None
+    sampler = _sampler_of(submission.spec)
+    return missing(sampler, is_installed), unaided(sampler, is_installed)
+
+
+def without_gpu(submission: Submission) -> str | None:
+    """Return a warning if the article's full-size trainer would run without a GPU, else None."""
+    names = submission.spec.source.get("parameters")
+    small = isinstance(names, dict) and {"width", "train_images"} & names.keys()
+    if submission.spec.keys.trainer != "cifar10" or small or gpu_names():
+        return None
+    return (
+        "no GPU found: on a CPU, a trial of all images at full width takes hours; use the small"
+        " sweep configs/cifar10-16-small.yaml"
+    )

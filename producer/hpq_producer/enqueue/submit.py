@@ -26,7 +26,7 @@ from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import NewRow, SignRow, encode_new
 from hpq_producer.capacity import check_capacity
-from hpq_producer.enqueue import preflight, provenance
+from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
 from hpq_producer.enqueue.provenance import code_location
 from hpq_producer.enqueue.reuse import (
@@ -38,7 +38,7 @@ from hpq_producer.enqueue.reuse import (
     result_key,
     reusable_sets,
 )
-from hpq_producer.enqueue.submission import Submission
+from hpq_producer.enqueue.submission import Submission, late_search, with_late_search
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.sweepfile.key_types import IdleKeys
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
@@ -82,7 +82,7 @@ def enqueue_sweep(
     """
     spec, code = submission.spec, submission.code
     refuse_unfilled(spec.source, submission.file)
-    writer, search = session.writer(), preflight.late_search(submission)
+    writer, search = session.writer(), late_search(submission)
     existing = None if allow_duplicate else session.reader.sweeps.find_by_digest(submission.digest)
     if existing is not None:
         return _existing(session, existing)
@@ -105,7 +105,7 @@ def enqueue_sweep(
     if search is not None:  # a late-bound sweep has no list of trials
         reusable = list(reusable_sets(older, spec))
         first = [*spec.points, *reusable]
-        sweep = preflight.with_late_search(sweep, submission, search, len(reusable))
+        sweep = with_late_search(sweep, submission, search, len(reusable))
     sweep, sign = signing.signed(key, session.settings.prefix, sweep)
     try:
         rows = _rows(spec, first, older, reused)

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hpq.access.session import api_session
 from hpq.domain.sweep import FUNCTION
 from hpq.errors import UserError
 from hpq_producer.actions.set_limits import check_tags
 from hpq_producer.enqueue.reuse import Reuse
 from hpq_producer.enqueue.submission import prepare
 from hpq_producer.enqueue.submit import enqueue_sweep
-from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.sweep import Sweep
 from hpq_producer.sweepfile.load import load
 from hpq_views.text.yaml_text import to_yaml

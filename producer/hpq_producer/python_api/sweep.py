@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from hpq.access.session import Session
+from hpq.access.session import Session, api_session
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Json, TrialId, TrialState
 from hpq.errors import Held, OverBudget, UserError
 from hpq.notice import plural
 from hpq_producer.actions import steer
-from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
 from hpq_views.analysis.filter import Filter

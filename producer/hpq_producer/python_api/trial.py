@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hpq.access.session import api_session
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Failure, Params, TrialState, TrialView
-from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.frames import Metrics, history_frame
 from hpq_views.analysis.history import Attempt, attempts_of
 from hpq_views.analysis.records import best_values, flat_record

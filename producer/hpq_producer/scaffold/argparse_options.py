@@ -1,10 +1,21 @@
-"""Read the options of an argparse parser from the add_argument calls in a script. Pure."""
+"""Read the options of an argparse parser from the add_argument calls in a script.
+
+`findings` yields the values of a sweep that the parser rejects, or reads as other values: a parser
+of argparse is built again from the literals of the calls. It parses the words that a trial would
+get; nothing of the script is run.
+"""
 
 from __future__ import annotations
 
+import argparse
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
+from hpq.code.command import arguments, text
+from hpq.domain.trial import Json
 from hpq_producer.scaffold.script_contents import (
     TYPES,
     UNKNOWN,
@@ -157,3 +168,205 @@ def _like(default: object) -> Kind:
     if isinstance(default, bool):
         return Kind.WORDS_OF_TRUTH
     return {int: Kind.INT, float: Kind.FLOAT}.get(type(default), Kind.TEXT)
+
+
+_TYPES = {"int": int, "float": float, "str": str, "bool": bool, "Path": str}
+_ACTIONS = ("store", "store_true", "store_false", "append", "extend", "count")
+_MOST = 1_000  # choices, or values of an option: argparse lists the first, and repeats the second
+_FALSE = ("", "0", "false", "no", "none", "off")
+_FLAGS_ALONE, _NO_EQUALS = "${args_no_boolean_flags}", "${args_no_equals}"
+_USE_FLAGS = f"use action=argparse.BooleanOptionalAction, and {_FLAGS_ALONE} in the command"
+_SPLIT = "pass a text such as '1,2', and split it in the script"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A value of a parameter that the script gets otherwise, by its place in the list of values.
+
+    `is_wrong`: a trial would fail, or would run with another value than its own.
+    """
+
+    name: str
+    place: int
+    why: str
+    is_wrong: bool
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Option:
+    """How the parser reads an option; `type` is None if it is a function of the script."""
+
+    dest: str
+    action: str
+    type: type | None
+    default: object
+
+
+class ScriptParser:
+    """The parser of a script, built from the literals of its calls."""
+
+    def __init__(self, tree: ast.Module, literals: Literals) -> None:
+        self._tree, self._literals = tree, literals
+        self._parser = _Parser(add_help=False)
+        self._options: dict[str, _Option] = {}  # by flag; none whose calls cannot be read
+        twice: set[str] = set()
+        for number, node in enumerate(added(tree)):
+            flags = [f for f in map(literals.value, node.args) if isinstance(f, str)]
+            if flags and not flags[0].startswith("-"):
+                self._parser.add_argument(f"o{number}", nargs="?")
+            elif flags:
+                twice |= self._add(node, flags, f"o{number}")
+        for flag in twice:  # by several parsers, or under a condition
+            self._options.pop(flag, None)
+
+    def findings(self, name: str, values: Sequence[Json], macro: str) -> Iterator[Finding]:
+        """Yield the values of a parameter that are rejected or misread."""
+        flags = [flag for flag in self._options if flag.startswith(f"--{name}")]
+        flag = f"--{name}" if f"--{name}" in flags else flags[0] if len(flags) == 1 else ""
+        option = self._options.get(flag)
+        for place, value in enumerate(values if option is not None else ()):
+            assert option is not None
+            is_rejected, found = False, None
+            try:
+                words = arguments((macro,), {name: value})
+                found = vars(self._parser.parse_args(words))[option.dest]
+            except ValueError as error:
+                is_rejected, why = True, f"{error}{_hint(option, value, macro)}"
+            else:
+                why = _misreading(option, value, found)
+            if why:
+                yield Finding(
+                    name=name,
+                    place=place,
+                    why=why,
+                    is_wrong=is_rejected or isinstance(found, bool),
+                )
+
+    def _add(self, node: ast.Call, flags: list[str], dest: str) -> set[str]:
+        """Add the option of a call; return its flags if another call has one of them."""
+        given = keywords(node)
+        action = self._action(given)
+        default = self._literals.value(given.get("default"))
+        default = None if default is UNKNOWN else default
+        is_flag = action in ("store_true", "store_false", "BooleanOptionalAction", "count")
+        kind = self._type(given)
+        nargs = self._literals.value(given["nargs"]) if "nargs" in given else None
+        is_short = not isinstance(nargs, int) or nargs <= _MOST
+        is_read = action and is_short and nargs is not UNKNOWN and len(given) == len(node.keywords)
+        more: dict[str, Any] = {}
+        if is_read and action == "BooleanOptionalAction":
+            more["action"] = argparse.BooleanOptionalAction
+        elif is_read:
+            more["action"] = action
+        if action == "store_false":
+            default = True if default is None else default
+        elif action == "store_true":
+            default = False if default is None else default
+        if is_read and not is_flag:
+            more |= {"nargs": nargs, "type": kind or str}
+            more["choices"] = self._choices(given.get("choices")) if kind else None
+        try:
+            self._parser.add_argument(*flags, dest=dest, default=default, **more)
+        except (argparse.ArgumentError, TypeError, ValueError):
+            return set(flags)
+        if is_read:
+            option = _Option(dest=dest, action=action, type=kind, default=default)
+            self._options |= dict.fromkeys(flags, option)
+        return set()
+
+    def _action(self, given: Mapping[str, ast.expr]) -> str:
+        """Return the name of an action of argparse; "" for any other."""
+        if "action" not in given:
+            return "store"
+        if called(given["action"]).endswith("BooleanOptionalAction"):
+            return "BooleanOptionalAction"
+        action = self._literals.value(given["action"])
+        return action if action in _ACTIONS else ""
+
+    def _type(self, given: Mapping[str, ast.expr]) -> type | None:
+        if "type" not in given:
+            return str
+        return _TYPES.get(called(given["type"]).rpartition(".")[2])
+
+    def _choices(self, node: ast.expr | None) -> Sequence[object] | None:
+        """Return the choices of an option; None if they are not literals."""
+        if isinstance(node, ast.Call) and called(node) in ("list", "tuple", "sorted"):
+            return self._choices(node.args[0]) if len(node.args) == 1 else None
+        if isinstance(node, ast.Call) and called(node) == "range":
+            ends = [self._literals.value(one) for one in node.args]
+            if all(type(end) is int and abs(end) <= _MOST for end in ends):
+                with suppress(TypeError, ValueError):  # too few or many numbers, or a step of 0
+                    return range(*ends)
+            return None
+        if isinstance(node, ast.Set):
+            node = ast.List(node.elts)
+        if isinstance(node, ast.Name) and not self._is_constant(node.id):
+            return None
+        found = self._literals.value(node)
+        return found if isinstance(found, list) else None
+
+    def _is_constant(self, name: str) -> bool:
+        """True if a name is assigned once, and no method of its value is called."""
+        nodes = [n for n in ast.walk(self._tree) if called(n) == name and isinstance(n, ast.Name)]
+        used = [n for n in ast.walk(self._tree) if isinstance(n, ast.Attribute)]
+        stored = [n for n in nodes if not isinstance(n.ctx, ast.Load)]
+        return len(stored) == 1 and not any(n.value in nodes for n in used)
+
+
+def findings(
+    tree: ast.Module, passed: Mapping[str, Sequence[Json]], macro: str
+) -> Iterator[Finding]:
+    """Yield the values of parameters, passed by a macro, that the script rejects or misreads."""
+    literals = Literals(tree)
+    parser = ScriptParser(tree, literals)
+    known = accepted(tree, literals) or {}
+    for name, values in passed.items():
+        option = known.get(f"--{name}")
+        is_flag = option is not None and option.kind is Kind.FLAG
+        if not is_flag or macro == _FLAGS_ALONE:  # else each of its values is rejected
+            yield from parser.findings(name, values, macro)
+
+
+def _hint(option: _Option, value: Json, macro: str) -> str:
+    """Return what to write in place of a value that is rejected."""
+    if isinstance(value, float) and option.type is int:
+        whole = f"{value:.0f}" if value.is_integer() else "whole numbers"
+        return f"; write {whole}, and for a range distribution: int_uniform, or q: 1"
+    if text(value).startswith("-") and macro == _NO_EQUALS:
+        return f"; write ${{args}} in place of {_NO_EQUALS}: {text(value)} looks like an option"
+    if isinstance(value, list):
+        return f"; a list is one word: {_SPLIT}"
+    if isinstance(value, bool) and option.action in ("store_true", "BooleanOptionalAction"):
+        return f"; write {_FLAGS_ALONE} in the command"
+    return ""
+
+
+def _misreading(option: _Option, value: Json, found: object) -> str:
+    """Return how the script reads a value otherwise; "" if it reads the value."""
+    word = text(value)
+    if isinstance(found, bool):
+        wanted = bool(value) and word.strip().lower() not in _FALSE
+        if option.action == "store_false":
+            wanted = not wanted
+        if found is wanted:
+            return ""
+        if option.type is bool:
+            return f"{word} becomes {found}: type=bool reads any text as true; {_USE_FLAGS}"
+        return f"{word} becomes {found}, its default, as no flag is passed for it"
+    if option.type is None or isinstance(value, dict):
+        return ""
+    if isinstance(value, bool) and isinstance(option.default, bool):
+        return f"{word} becomes the text {word!r}, which is true; {_USE_FLAGS}"
+    if value is None and found == word:
+        return f"null becomes the text {word!r}"
+    if isinstance(value, list) and isinstance(found, list) and found != value:
+        return f"{word} becomes {found}, as it is one word: {_SPLIT}"
+    if isinstance(value, int | float) and isinstance(option.default, int | float):
+        has_no_type = isinstance(found, str) and not isinstance(option.default, bool)
+        return f"{word} becomes the text {word!r}; add type=float" if has_no_type else ""
+    return ""

@@ -20,7 +20,7 @@ from hpq.domain.sweep import Goal
 from hpq.domain.trial import Json
 from hpq.errors import UserError
 from hpq.reporting import METRIC_NAME
-from hpq_producer.scaffold import argparse_options, argparse_values, wandb_options
+from hpq_producer.scaffold import argparse_options, wandb_options
 from hpq_producer.scaffold.script_contents import (
     UNKNOWN,
     Kind,
@@ -101,7 +101,7 @@ def rejections(
 
 def misread_values(
     path: Path, passed: Mapping[str, Sequence[Json]], macro: str
-) -> tuple[list[argparse_values.Finding], bool]:
+) -> tuple[list[argparse_options.Finding], bool]:
     """Return the values that the script's argparse rejects or misreads, and if it is sure.
 
     `passed` has the values of each parameter, which the macro of the command writes as words.
@@ -110,7 +110,7 @@ def misread_values(
         tree = _parse(path)
     except UserError:  # not Python
         return [], False
-    found = list(argparse_values.findings(tree, passed, macro))
+    found = list(argparse_options.findings(tree, passed, macro))
     is_whole = argparse_options.accepted(tree, Literals(tree)) is not None
     return found, is_whole and argparse_options.reads_argv(tree)
 

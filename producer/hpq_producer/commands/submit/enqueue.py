@@ -1,4 +1,4 @@
-"""`hpq enqueue`, and `submit`, which `hpq run` also uses.
+"""`hpq enqueue`, and `submit` and `append` (--into), which `hpq run` also uses.
 
 A new option of enqueue, run and plan is a field of SubmitOptions (submit_options.py).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from hpq.access.session import Session, open_session
@@ -16,13 +17,14 @@ from hpq.domain.sweep import Launch, SweepState, SweepView
 from hpq.notice import print_message, warn
 from hpq_producer.actions.set_limits import check_tags
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.commands.submit.append import Appended, append, print_appended
+from hpq_producer.commands.submit.set_text import describe_set
 from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
-from hpq_producer.enqueue import preflight
+from hpq_producer.enqueue.append import AppendPlan, append_trials, plan_append
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
-from hpq_producer.enqueue.submission import Submission
+from hpq_producer.enqueue.submission import Submission, missing_samplers
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_views.analysis.pruning import describe_target
+from hpq_views.targets import owned_sweep
 from hpq_views.text.console import progress_bar
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.text import clean, first_of, size, trials_of
@@ -76,7 +78,7 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
 
 def _warn_of_samplers(submission: Submission) -> None:
     """Warn if the sampler is not installed here: workers most often have the same packages."""
-    needs, could_use = preflight.missing_samplers(submission)
+    needs, could_use = missing_samplers(submission)
     if needs:
         warn(f"{needs}; this machine lacks it, and workers need it")
     elif could_use:
@@ -207,3 +209,52 @@ def _record(done: Enqueued | Appended, sweep: SweepView) -> dict[str, object]:
         return {"sweep": sweep.id, **counts, "state": sweep.state}
     counts = {"new": done.is_new, "trials": done.trials, "reused": done.reused}
     return {"sweep": sweep.id, **counts, "state": sweep.state}
+
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """A sweep after an append: the trials added, and those of the file that it already had."""
+
+    sid: str
+    added: int
+    existing: int
+
+
+def append(session: Session, submission: Submission, ref: str, *, force: bool) -> Appended:
+    """Show the trials of a file that a sweep lacks, and add them.
+
+    Raises:
+        Forbidden: the sweep has another owner, and `force` is false.
+        UserError: the file does not fit the sweep, or the sweep was stopped or cancelled.
+    """
+    sweep = owned_sweep(session, ref, force)
+    plan = plan_append(session, sweep, submission)
+    show_plan(sweep, plan)
+    added = 0
+    if plan.new:
+        with progress_bar(len(plan.new), "writing trials") as progress:
+            added = append_trials(session, sweep, submission, plan, progress=progress, warn=warn)
+    return Appended(sid=sweep.id, added=added, existing=plan.existing)
+
+
+def show_plan(sweep: SweepView, plan: AppendPlan) -> None:
+    """Print how many trials are new, how many exist already, and the first new ones."""
+    for note in plan.notes:
+        print_message(clean(note))
+    new = plan.new[:: sweep.replicates]
+    counts = f"{trials_of(len(plan.new))} to add, {plan.existing} already in the sweep"
+    print_message(f"{sweep.id}: {counts}{':' if new else ''}")
+    seeds = f"  ×{sweep.replicates} seeds" if sweep.replicates > 1 else ""
+    for params in new[:_SHOWN]:
+        print_message(f"  + {describe_set(params)}{seeds}")
+    if len(new) > _SHOWN:
+        print_message(f"  + … and {len(new) - _SHOWN} more")
+
+
+def print_appended(done: Appended, sweep: SweepView) -> None:
+    """Print how many trials were added."""
+    counts = f"{trials_of(done.added)} added; {trials_of(sweep.counts.total)} in total"
+    print_message(f"{sweep.id}: {counts} ({sweep.state})")

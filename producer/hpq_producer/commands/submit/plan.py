@@ -13,9 +13,8 @@ from hpq.access.session import open_session
 from hpq.domain.sweep import Launch
 from hpq.notice import print_message, warn
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.commands.submit.append import show_plan
-from hpq_producer.commands.submit.enqueue import describe_place, describe_snapshot
-from hpq_producer.commands.submit.plan_page import describe_rest, describe_set
+from hpq_producer.commands.submit.enqueue import describe_place, describe_snapshot, show_plan
+from hpq_producer.commands.submit.set_text import describe_rest, describe_set
 from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
 from hpq_producer.enqueue.append import plan_append
 from hpq_producer.enqueue.submission import Submission

@@ -26,11 +26,15 @@ from hpq.redis.client import TRANSIENT
 from hpq.settings import Settings
 from hpq_producer.actions import steer
 from hpq_producer.actions.by_name import carry_out
-from hpq_producer.commands.submit.append import Appended, print_appended
-from hpq_producer.commands.submit.enqueue import print_enqueued, print_owner_and_name, submit
+from hpq_producer.commands.submit.enqueue import (
+    Appended,
+    print_appended,
+    print_enqueued,
+    print_owner_and_name,
+    submit,
+)
 from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
-from hpq_producer.enqueue import preflight
-from hpq_producer.enqueue.submission import Submission
+from hpq_producer.enqueue.submission import Submission, missing_samplers, without_gpu
 from hpq_producer.enqueue.submit import Enqueued
 from hpq_producer.local_workers import LocalWorkers, exit_on_signals
 from hpq_views.reports.summary_page import print_summary
@@ -102,14 +106,14 @@ def _check(submission: Submission, settings: Settings) -> None:
     _refuse_function(submission.spec.name, submission.code.launch)
     for warning in submission.warnings:
         warn(warning)
-    needs, could_use = preflight.missing_samplers(submission)
+    needs, could_use = missing_samplers(submission)
     if needs:
         raise UserError(needs, code="extra-missing")
     if could_use:
         warn(could_use)
     if (trainer := submission.spec.keys.trainer) in datasets.WANTED:
         datasets.find(trainer, settings.data)
-    if slow := preflight.without_gpu(submission):
+    if slow := without_gpu(submission):
         warn(slow)
 
 

@@ -28,7 +28,7 @@ from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_sweep
 from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.document import apply, check_text, resolve
-from hpq_producer.commands.submit.plan_page import describe_set
+from hpq_producer.commands.submit.set_text import describe_set
 from hpq_producer.commands.submit.submit_options import SubmitOptions
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.sweepfile.spec import parameter_sets

@@ -29,7 +29,7 @@ from hpq.redis.client import FIRST_S, check_server, connect
 from hpq.redis.credentials import is_local, redact
 from hpq.settings import Settings, read, variable
 from hpq.shell import shell_hint
-from hpq_producer.commands.admin.worker import start
+from hpq_producer.commands.machines.worker import start
 
 _HOLDER = "a holder of this token can run code on your workers; `hpq redis-acl --rotate` revokes it"
 

@@ -15,7 +15,7 @@ from hpq.domain.status import Worker
 from hpq.errors import Held, NotFound, UserError
 from hpq.notice import print_message
 from hpq.shell import shell_hint
-from hpq_producer.actions.drain import drain_worker, is_draining
+from hpq_producer.actions.steer import drain_worker, is_draining
 from hpq_views.text.text import clean, trials_of
 
 _POLL_S = 1.0

@@ -20,7 +20,7 @@ from hpq_ops.manifests.cluster_file import ClusterFile, load
 from hpq_ops.manifests.objects import folder, merge, to_yaml
 from hpq_ops.manifests.secrets import secret_objects, tls_secret
 from hpq_producer.cli import app
-from hpq_producer.commands.cluster import manifests as manifests_command
+from hpq_producer.commands.machines import manifests as manifests_command
 from tests.support.constants import ROOT
 from tests.support.ids import raises
 from tests.support.manifests import EVERY, TWO_QUEUES, Yaml, by_name, parsed, rendered
