@@ -299,6 +299,7 @@ class SweepView(RunnableSweep):
     files: tuple[AppendedFile, ...] = ()  # added after the sweep's own
     tags: tuple[str, ...] = ()
     note: str = ""  # what users write about it
+    run_project: str = ""  # of the first run whose script names one (`project=` of wandb.init)
     flag: str = ""  # "", paused, stopped, cancelled
     held: str = ""  # why the breaker holds the sweep, one line; or the key of the budget that does
     budget: Budget | None = None
@@ -313,6 +314,12 @@ class SweepView(RunnableSweep):
     def state(self) -> SweepState:
         """The state of the sweep."""
         return sweep_state(self.flag, self.held, self.counts)
+
+    @property
+    def project(self) -> str:
+        """W&B's project: of the sweep file, else of its runs; "" without one. Any text."""
+        named = self.spec.get("project")
+        return named if named and isinstance(named, str) else self.run_project
 
     @property
     def is_over_budget(self) -> bool:

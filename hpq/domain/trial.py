@@ -282,6 +282,40 @@ class TrialView:
     pruning: Pruning | None = None  # set also if the trial ended before it was notified
 
     @property
+    def run_name(self) -> str:
+        """The name that the script gives its run; "" without one. Any text."""
+        return self._run_text("name")
+
+    @property
+    def run_group(self) -> str:
+        """The group that the script gives its run; "" without one. Any text."""
+        return self._run_text("group")
+
+    @property
+    def run_tags(self) -> tuple[str, ...]:
+        """The tags that the script gives its run. Any texts."""
+        found = self.run_info.get("tags")
+        tags = found if isinstance(found, list) else []
+        return tuple(tag for tag in tags if isinstance(tag, str))
+
+    def axis_of(self, metric: str) -> str:
+        """Return the metric against whose values the script draws another one; "": the step.
+
+        It is `step_metric=` of `wandb.define_metric`. A rule for the name goes before the first one
+        for a start of it.
+        """
+        rules = self.run_info.get("axes")
+        if not isinstance(rules, dict):
+            return ""
+        starts = (one for one in rules if one.endswith("*") and metric.startswith(one[:-1]))
+        axis = rules.get(metric if metric in rules else next(starts, metric))
+        return axis if isinstance(axis, str) and axis != metric else ""
+
+    def _run_text(self, name: str) -> str:
+        found = self.run_info.get(name)
+        return found if isinstance(found, str) else ""
+
+    @property
     def duration_ms(self) -> int:
         """Milliseconds that the latest attempt ran, or has run so far."""
         running = self.state is TrialState.RUNNING

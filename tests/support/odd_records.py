@@ -106,7 +106,7 @@ def _begun(store: TrialStore, worker: WorkerPresence, number: int) -> Claim:
     checkpoint = Checkpoint(store="abc", path=f"hpq/{SID}/{number}/x", step=2, logged=2)
     batch = ReportBatch(
         seq=1, step=4, objective=0.4, points=points, log=b"hello\n", phase="p",
-        run_info='{"name":"r"}', checkpoint=checkpoint,
+        run_info='{"name":"r","project":"p"}', checkpoint=checkpoint,
     )  # fmt: skip
     store.beat(claim, worker, batch, lease_ms=lease_ms)
     return claim

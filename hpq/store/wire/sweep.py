@@ -167,6 +167,7 @@ def decode_sweep(
         files=_decode_files(r),
         tags=r.parse("tags", (), _names),
         note=r.text("note"),
+        run_project=r.text("run_project"),
         flag=r.text("flag"),
         held=r.text("held"),
         budget=_decode_budget(r),

@@ -232,6 +232,7 @@ def test_any_python_without_hpq_can_import_it_and_wandb(lab) -> None:
 
 REAL = """
     class Run:
+        name, project, tags = "kind-sweep-1", "images", ("a", "b")
         def log(self, data, step=None, commit=None):
             print("real", data)
         def define_metric(self, name, step_metric=None, **kwargs):
@@ -262,6 +263,10 @@ def test_the_real_wandb_is_fed_as_well_or_alone(lab, kind: str, metrics: dict) -
     lab.wait_over(sid)
     trial = lab.trial(sid)
     assert (trial.state, dict(trial.metrics)) == (TrialState.FINISHED, metrics), lab.printed(sid)
+    assert (trial.run_name, trial.run_tags) == (
+        ("kind-sweep-1", ("a", "b")) if kind == "tee" else ("", ())
+    )
+    assert lab.reader.sweeps.get(sid).project == ("images" if kind == "tee" else "")
     assert "real {'loss': 2}" in lab.printed(sid)
     assert "wandb_version: 1\nx:\n  value: 1.0e-05" in lab.printed(sid)
 

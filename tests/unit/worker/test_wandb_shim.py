@@ -126,6 +126,28 @@ def test_a_step_counter_of_all_metrics_is_the_step_of_the_row(wandb: ModuleType)
     assert set(wandb.reports[0][1]) == {"loss", "acc", "acc.max", "trainer/global_step"}
 
 
+def test_a_run_tells_its_project_and_the_axes_of_its_metrics(
+    wandb: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, object]] = []
+    monkeypatch.setattr(sys.modules["wandb._run"], "describe_run", told.append)
+    run = wandb.init(project="images", tags=["a"])
+    run.define_metric("epoch")
+    run.define_metric("val [x]/*", step_metric="epoch [n]")
+    run.define_metric("acc", step_metric=run.define_metric("epoch"))
+    run.define_metric("*", step_metric="trainer/global_step")
+    wandb.log({"acc": 1.0})
+    wandb.log({"acc": 2.0})
+    assert told == [
+        {"project": "images", "tags": ["a"]},
+        {
+            "project": "images",
+            "tags": ["a"],
+            "axes": {"val _x_/*": "epoch _n_", "acc": "epoch"},  # the counter is the step itself
+        },
+    ]
+
+
 def test_what_is_set_in_the_summary_is_the_value_that_counts(wandb: ModuleType) -> None:
     run = wandb.init()
     for value in (0.5, 0.9, 0.7):

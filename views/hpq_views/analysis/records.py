@@ -68,7 +68,7 @@ def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> di
         "reached": asdict(sweep.reached) if sweep.reached else None,
         "created": iso(sweep.created_ms),
         "owner": sweep.owner,
-        "project": sweep.spec.get("project"),
+        "project": sweep.project or None,
         "queue": sweep.queue,
         "priority": sweep.priority,
         "replicates": sweep.replicates,

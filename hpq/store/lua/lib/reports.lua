@@ -44,6 +44,16 @@ local function take_checkpoint(t, batch)
   set(t, 'checkpoint_step', batch.checkpoint_step)
 end
 
+-- What the script set beside numbers. The first project that a run names is the sweep's.
+local function take_run_info(s, t, info)
+  set(t, 'run_info', info)
+  local is_json, found = pcall(cjson.decode, info)
+  local project = is_json and type(found) == 'table' and found.project
+  if type(project) == 'string' and project ~= '' and not is_set(also(s, 'run_project').run_project) then
+    set(s, 'run_project', project)
+  end
+end
+
 -- Records a batch, except its points and where training stands, in the trial's record and its log. A full
 -- server (`full`) keeps the last values; it drops printed bytes and points if it cannot free memory for
 -- them. Returns whether it drops them.
@@ -53,7 +63,7 @@ local function take_batch(s, t, batch, rule, full)
     full = memory().free_memory(BULK) < BULK
     if full then redis.call('HINCRBY', key('counters'), 'reports_dropped', 1) end
   end
-  if batch.run_info and not full then set(t, 'run_info', batch.run_info) end
+  if batch.run_info and not full then take_run_info(s, t, batch.run_info) end
   if log ~= '' and not full then
     redis.call('XADD', trial_key(t.SID, t.N, 'log'), '*', 'd', log)
     add(t, 'log_bytes', #log)

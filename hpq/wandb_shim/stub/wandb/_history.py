@@ -130,6 +130,7 @@ class Rows:
         self.groups: set[str] = set()  # the names of which there are kinds
         self._totals: dict[str, tuple[float, int]] = {}  # sum and number, for name.mean
         self._axis = ""  # the metric whose value is the row's step
+        self._axes: dict[str, str] = {}  # name, or start with *, → the metric that is its x axis
         self._only_set: set[str] = set()  # names that the script sets and never logs
 
     def define(self, name: str, axis: str | None, defined: Defined) -> None:
@@ -139,8 +140,16 @@ class Rows:
         counts steps (Lightning, Hugging Face), it is the row's step: a resumed training goes on.
         """
         self._defined[name] = defined
+        if axis:
+            self._axes[_pattern(name)] = _transport.metric_name(axis)
         if name == "*" and axis and axis.endswith("step"):
             self._axis = axis
+
+    @property
+    def axes(self) -> dict[str, str]:
+        """The x axis of each name, or start with *, unless the steps have its values."""
+        own = _transport.metric_name(self._axis) if self._axis else ""
+        return {name: axis for name, axis in self._axes.items() if axis != own}
 
     def log(self, values: Mapping[str, float], step: int | None, commit: bool | None) -> bool:
         """Add the values of one `log` call. Return False if W&B would drop them."""
@@ -256,6 +265,13 @@ class Rows:
                 if kind != "last":  # that is the metric itself
                     found[key] = best
         return found
+
+
+def _pattern(name: str) -> str:
+    """Return a name of `define_metric` under hpq's names; it may end with *."""
+    if name.endswith("*"):
+        return f"{_transport.metric_name(name[:-1])}*" if name[:-1] else "*"
+    return _transport.metric_name(name)
 
 
 class Summary:

@@ -122,7 +122,7 @@ class ApiSweep(_Missing):
         self.name: str = data["name"]
         self.entity: str = data["owner"]
         self.config: dict[str, Any] = data["spec"]
-        self.project: str = self.config.get("project") or "hpq"
+        self.project: str = data.get("project") or "hpq"
         self.path = [self.entity, self.project, self.id]
         self.url = f"hpq://{self.id}"
         self.expected_run_count = None if data["open_ended"] else data["planned"]

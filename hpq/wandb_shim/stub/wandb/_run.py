@@ -23,6 +23,8 @@ from ._media import KeptMedia
 from ._transport import checks, describe_run, log_once, missing, send, set_trial_exit_code
 from .errors import UsageError
 
+_PROJECT = "hpq"  # of a script that names none
+
 
 class Run:
     """The result of `wandb.init`. For a name that the shim lacks it raises an AttributeError."""
@@ -33,7 +35,7 @@ class Run:
         self.settings = settings
         settings.update(run_id=self.id)
         self.name = settings.run_name or self.id
-        self.project = settings.project or "hpq"
+        self.project = settings.project or _PROJECT
         self.entity = settings.entity or "hpq"
         self.notes, self.tags = settings.run_notes, tuple(settings.run_tags or ())
         self.group = settings.run_group or ""
@@ -58,8 +60,8 @@ class Run:
 
     def _describe(self) -> None:
         """Send what the script has set beside numbers, if that has changed."""
-        own = (self.name, self.group, self.job_type, self.notes, self.tags)
-        seen = (*map(plain, own), self._texts, self.config._items)
+        own = (self.name, self.group, self.job_type, self.project, self.notes, self.tags)
+        seen = (*map(plain, own), self._rows.axes, self._texts, self.config._items)
         if seen == self._seen:  # as in most calls
             return
         self._seen = deepcopy(seen)
@@ -67,8 +69,10 @@ class Run:
             "name": self.name if self.name != self.id else "",
             "group": self.group,
             "job_type": self.job_type,
+            "project": self.project if self.project != _PROJECT else "",
             "notes": self.notes,
             "tags": list(self.tags or ()),
+            "axes": self._rows.axes,
             "summary": self._texts,
             "config": self.config._own(),
         }

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from hpq.wandb_shim.stub.wandb._history import Defined, Rows, drop_others, split
-from hpq.wandb_shim.stub.wandb._transport import send
+from hpq.wandb_shim.stub.wandb._transport import describe_run, send
 
 
 def _real() -> Any:
@@ -29,12 +29,23 @@ def _tee(run_class: Any) -> None:
     rows = Rows(send)
     plain_log, plain_define = run_class.log, run_class.define_metric
     plain_summary = run_class._summary_update_callback
+    described: dict[str, Any] = {}
+
+    def describe(run: Any) -> None:
+        found = {name: getattr(run, name, None) for name in _ABOUT}
+        found |= {"tags": list(found["tags"] or ()), "axes": rows.axes}
+        found = {name: value for name, value in found.items() if value}
+        if found != described:
+            described.clear()
+            described.update(found)
+            describe_run(found)
 
     def log(self: Any, data: Any, step: Any = None, commit: Any = None, **more: Any) -> Any:
         answer = plain_log(self, data, step=step, commit=commit, **more)
         numbers, rest = split(data)
         rows.log(numbers, None if step is None else int(step), commit)
         drop_others(rest)
+        describe(self)
         return answer
 
     def define_metric(self: Any, name: str, step_metric: Any = None, **more: Any) -> Any:
@@ -52,5 +63,6 @@ def _tee(run_class: Any) -> None:
     atexit.register(rows.flush)
 
 
+_ABOUT = ("name", "group", "job_type", "project", "notes", "tags")  # of a run
 _wandb = _real()
 _tee(_wandb.sdk.wandb_run.Run)
