@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, in_turn
 from hpq.filestore.base import Files, copy_in
-from hpq.filestore.local import open_files
+from hpq.filestore.stores import open_files
 
 _MIB = 1_024
 _TARGET_RATIO = 1.2

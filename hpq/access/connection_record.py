@@ -23,8 +23,8 @@ from urllib.parse import quote
 from hpq.access.invitation import folder_of, joined
 from hpq.domain.sweep import DEFAULT_QUEUE
 from hpq.errors import OutOfReach, UserError
+from hpq.private_files import make_private, replace_private
 from hpq.private_server.keeper import open_lock, try_lock
-from hpq.process import make_private, replace_private
 from hpq.redis.credentials import parse, redact
 from hpq.settings import Settings
 from hpq.shell import shell_hint

@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
 from hpq.errors import UserError
-from hpq.process import private_file
+from hpq.private_files import private_file
 from hpq.redis import credentials, tls
 from hpq.store.wire import records
 

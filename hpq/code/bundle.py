@@ -20,7 +20,7 @@ from hpq.code.manifest import MOST_BYTES, Files, digest_of
 from hpq.code.manifest import manifest as manifest_of
 from hpq.errors import writing
 from hpq.filestore.base import is_safe_name
-from hpq.process import replace_private
+from hpq.private_files import replace_private
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 WRITTEN_S = 1_000_000_000  # of each copy: another time shows that a program wrote the file

@@ -20,18 +20,11 @@ from pathlib import Path
 from hpq.domain.sweep import Launch, RunnableSweep, SweepView
 from hpq.errors import UserError
 from hpq.notice import Notice
-from hpq.process import make_private
+from hpq.private_files import make_private
 from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.sweep import encode_launch
-from hpq.store.wire.trial import (
-    MAC_BYTES,
-    CheckOf,
-    CheckRow,
-    SignRow,
-    is_unsigned,
-    unsigned,
-)
+from hpq.store.wire.trial import MAC_BYTES, CheckOf, CheckRow, SignRow, is_unsigned, unsigned
 
 _FINGERPRINT = re.compile("[0-9a-f]{12}")
 

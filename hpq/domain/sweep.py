@@ -9,10 +9,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hpq.domain.appended_file import AppendedFile
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
 from hpq.domain.trial import Json, TrialState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendedFile:
+    """A file that was added to an existing sweep: when, how many trials it added, its data.
+
+    `spec` is its data after the command's options; `origin` is its provenance, with its text.
+    """
+
+    at_ms: int
+    added: int
+    digest: str = ""
+    spec: Mapping[str, Json]
+    origin: Mapping[str, Json]
+
 
 SCHEMA = 1  # the format of sweeps and archives; a greater one is refused (`refusal_of_schema`)
 DEFAULT_QUEUE = "default"

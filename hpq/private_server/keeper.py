@@ -1,6 +1,6 @@
 """The keeper: the process that starts, watches and stops the private server of one HPQ_HOME.
 
-`launch` runs this file as `python -I -S keeper.py HOME FD`, so that no module of the user's
+`attach` runs this file as `python -I -S keeper.py HOME FD`, so that no module of the user's
 directory is imported. It needs only the standard library. Four flocks in HPQ_HOME show which
 processes run; the kernel releases those of a killed process:
   users.lock   shared by every process that uses the server, exclusive while the keeper stops it;

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hpq.errors import OutOfReach
+from hpq.private_files import why_not_private
 from hpq.private_server import keeper
 from hpq.private_server.binary import Binary
-from hpq.process import why_not_private
 from hpq.store.wire import records
 
 SERVER_LOG = "server.log"

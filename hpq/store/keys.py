@@ -58,7 +58,7 @@ P:s:S:origin    hash  long texts about the sweep's origin: diff
 P:t:S/N         hash  a trial, created at its first claim
 P:t:S/N:log     stream  its output, the newest 1 MiB
 P:t:S/N:p:M     stream  values of metric M, thinned to 1,000, until the trial ends
-P:t:S/N:points  hash  the same of an ended trial: metric → columns (wire/points.py)
+P:t:S/N:points  hash  the same of an ended trial: metric → columns (wire/trial.py)
 
 Only operators may write this (U is an owner, * all owners without an own value):
 

@@ -11,21 +11,13 @@ from typing import Any
 from redis import Redis
 
 from hpq.domain.sweep import Goal, SweepView
-from hpq.domain.trial import (
-    ALTERED,
-    Curve,
-    Point,
-    ReplicateGroup,
-    TrialId,
-    TrialState,
-    TrialView,
-)
+from hpq.domain.trial import ALTERED, Curve, Point, ReplicateGroup, TrialId, TrialState, TrialView
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.redis.damage import answered
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import count, decoding, real, trial_numbers
-from hpq.store.wire.points import Entry, decode_entries, decode_record, entry_id, joined
+from hpq.store.wire.trial import Entry, decode_entries, decode_points, entry_id, join_points
 
 _TIES_MAX = 1000  # trials with the same objective as the last one of a ranking
 _MEMBERS_PER_READ = 2_000  # about 1 ms of the server
@@ -275,7 +267,7 @@ class TrialReader:
                 entries = decode_entries(rows)
             if packed is not None:
                 with decoding(f"{self._keys.trial(trial, 'points')} field {metric}"):
-                    entries = joined(decode_record(packed, common or b""), entries)
+                    entries = join_points(decode_points(packed, common or b""), entries)
             last = entry_id(after) if after else (0, 0)
             found.append([entry for entry in entries if entry.id > last or not after])
         return found

@@ -14,10 +14,10 @@ from types import FrameType
 from hpq.access.session import Session, environment
 from hpq.domain.sweep import SweepView
 from hpq.error_ids import Code
-from hpq.filestore.local import location
+from hpq.filestore.stores import location
 from hpq.notice import print_message
+from hpq.private_files import make_private, private_file
 from hpq.private_server import keeper
-from hpq.process import make_private, private_file
 
 _MAX_CPU_WORKERS = 4
 _START_S = 20.0

@@ -24,7 +24,7 @@ from redis import Redis
 
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialId, TrialView
-from hpq.filestore.local import regular
+from hpq.filestore.stores import regular
 from hpq.notice import Notice
 from hpq.redis.client import connect
 from hpq.store.keys import Keys

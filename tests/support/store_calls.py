@@ -32,7 +32,7 @@ from hpq.domain.trial import (
     TrialState,
 )
 from hpq.filestore.base import Files, folder_of
-from hpq.filestore.local import open_files
+from hpq.filestore.stores import open_files
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext

@@ -22,7 +22,7 @@ FOLDERS = {
     "hpq_worker": ROOT / "worker" / "hpq_worker",
 }
 # What looks at sweeps, and what it may not import: a command passes in each callable that writes.
-WRITERS = "archive control enqueue file_garbage suggest_lease tickets trials"  # of the store
+WRITERS = "control enqueue file_garbage suggest_lease sweep_copy tickets trials"  # of the store
 MOST_MODULES = 15  # of a package, its __init__ aside
 MOST_LINES = 400  # of a file
 
@@ -43,8 +43,8 @@ LAYERS = {
         notice
         errors
         datasets domain extras in_process shell wandb
-        redis search setting_values yamlfile
-        process settings store.wire
+        redis search yamlfile
+        private_files process settings store.wire
         filestore private_server
         code store
         access archive
@@ -91,8 +91,7 @@ HOMES = {
     ("jinja2", "markupsafe", "starlette", "uvicorn"): ("hpq_views.page",),
     ("pandas", "plotly"): ("hpq_producer.python_api",),
     ("pydantic", "pydantic_core"): (
-        "hpq.yamlfile.check",
-        "hpq.yamlfile.strict_types",
+        "hpq.yamlfile.strict_model",
         "hpq_producer.sweepfile",
         "hpq_ops.manifests.cluster_file",
         "hpq_ops.manifests.key_types",

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from hpq.domain.appended_file import AppendedFile
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
 from hpq.domain.status import DurationStats
 from hpq.domain.sweep import (
     MOST_REPLICATES,
     SCHEMA,
+    AppendedFile,
     EarlyTerminate,
     Goal,
     Impute,

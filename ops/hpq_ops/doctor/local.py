@@ -19,7 +19,7 @@ from hpq.code.signing import fingerprint, key_of, verifying_key
 from hpq.domain.status import Worker
 from hpq.error_ids import Code
 from hpq.errors import DataMissing, ExitCode, HpqError, SettingsError
-from hpq.filestore.local import location, open_files
+from hpq.filestore.stores import location, open_files
 from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.redis.acl import DEFAULT_OFF, ROLES, person_of
 from hpq.redis.credentials import parse, redact

@@ -18,10 +18,19 @@ from hpq.domain.trial import Json
 from hpq.error_ids import Code
 from hpq.errors import SweepFileError, UserError
 from hpq.settings import LAST_WORDS_S
-from hpq.yamlfile.check import check
 from hpq.yamlfile.document import apply, flag_override, known_document, read
 from hpq.yamlfile.problems import KeyPath, Problems
-from hpq.yamlfile.strict_types import Absent, FileSchema, Flag, Keys, NotEmpty, Queue, Text, Whole
+from hpq.yamlfile.strict_model import (
+    Absent,
+    FileSchema,
+    Flag,
+    Keys,
+    NotEmpty,
+    Queue,
+    Text,
+    Whole,
+    check,
+)
 from hpq_ops.manifests.key_types import (
     Bucket,
     Cpus,

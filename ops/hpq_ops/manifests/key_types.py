@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Strict, WithJsonSchema
 from hpq.errors import SettingsError
 from hpq.redis.credentials import SECRETS, carried
 from hpq.settings import ABOUT, read, variable
-from hpq.yamlfile.strict_types import AnyText, Matching, Word, number_as_text, problem
+from hpq.yamlfile.strict_model import AnyText, Matching, Word, number_as_text, problem
 from hpq_ops.manifests.objects import MERGED
 
 _UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from hpq.access.session import Session
-from hpq.domain.budget import HOUR_MS
-from hpq.domain.owner import EVERYBODY
+from hpq.domain.budget import EVERYBODY, HOUR_MS
 from hpq.domain.sweep import MAX_PRIORITY
 from hpq.errors import Forbidden, UserError
 from hpq.notice import plural

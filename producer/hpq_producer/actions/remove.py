@@ -8,7 +8,7 @@ from hpq.access.session import Session
 from hpq.domain import durations
 from hpq.domain.sweep import SweepView
 from hpq.errors import SettingsError, UserError
-from hpq.filestore.local import location
+from hpq.filestore.stores import location
 from hpq.notice import Notice
 from hpq.redis.credentials import redact
 from hpq.store.file_garbage import FileGarbage

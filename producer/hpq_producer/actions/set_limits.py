@@ -10,7 +10,7 @@ from hpq.access.session import Session
 from hpq.domain.sweep import SweepView
 from hpq.errors import UserError
 from hpq.store.wire.fields import MOST_TEXT, dumps, number
-from hpq.yamlfile.check import value_of
+from hpq.yamlfile.strict_model import value_of
 from hpq.yamlfile.yaml_reader import resolve
 from hpq_producer.actions.steer import control_of
 from hpq_producer.sweepfile.model import CommonKeys, SweepFile

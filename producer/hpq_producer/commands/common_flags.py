@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hpq.errors import UserError
-from hpq.setting_values import parse_name
+from hpq.settings import parse_name
 from hpq_views.text.output import Format
 
 

@@ -23,8 +23,8 @@ from hpq.search.conditions import MISSING, Condition, Names, Partial, Test, find
 from hpq.search.distributions import Categorical, Distribution
 from hpq.search.expressions import Expression, InvalidExpression
 from hpq.search.space import Follower, Rejected, Space
-from hpq.yamlfile.check import check
 from hpq.yamlfile.problems import KeyPath, Problems, dotted, nearest, shown
+from hpq.yamlfile.strict_model import check
 from hpq_producer.sweepfile.model import Range
 from hpq_producer.sweepfile.parameters import check_name
 

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from hpq.domain.sweep import EarlyTerminate, TerminationRule
-from hpq.yamlfile.strict_types import Absent, Flag, Keys, Number, Whole, problem
+from hpq.yamlfile.strict_model import Absent, Flag, Keys, Number, Whole, problem
 from hpq_producer.sweepfile.key_types import Count, MetricName
 
 _MAX_BANDS = 100  # min_iter·eta^k for k below it, as in W&B

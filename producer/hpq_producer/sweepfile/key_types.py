@@ -21,7 +21,7 @@ from hpq.domain.budget import Budget
 from hpq.domain.constraint import CONSTRAINT_RULE
 from hpq.reporting import metric_name
 from hpq.yamlfile.problems import shown
-from hpq.yamlfile.strict_types import (
+from hpq.yamlfile.strict_model import (
     Absent,
     AnyText,
     Keys,

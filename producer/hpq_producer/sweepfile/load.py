@@ -24,7 +24,6 @@ from hpq.search.samplers import LIMIT, Sampler
 from hpq.search.space import Space
 from hpq.shell import shell_hint
 from hpq.yamlfile import yaml_reader
-from hpq.yamlfile.check import check
 from hpq.yamlfile.document import (
     MAX_BYTES,
     Override,
@@ -36,6 +35,7 @@ from hpq.yamlfile.document import (
     resolve,
 )
 from hpq.yamlfile.problems import Problems, SourceMap, printable, shown
+from hpq.yamlfile.strict_model import check
 from hpq.yamlfile.yaml_reader import Document
 from hpq_producer.sweepfile import compatibility, conditions, parameters
 from hpq_producer.sweepfile.early_terminate import Hyperband

@@ -31,7 +31,7 @@ from hpq.notice import plural
 from hpq.search import wandb_distributions
 from hpq.search.samplers import BY_DEFAULT, Sampler
 from hpq.yamlfile.problems import nearest, shown
-from hpq.yamlfile.strict_types import (
+from hpq.yamlfile.strict_model import (
     Absent,
     AnyText,
     FileSchema,

@@ -20,8 +20,8 @@ from hpq.errors import BadParams
 from hpq.notice import plural
 from hpq.search import wandb_distributions
 from hpq.search.distributions import Distribution
-from hpq.yamlfile.check import check
 from hpq.yamlfile.problems import KeyPath, Problems, is_passable, nearest, shown
+from hpq.yamlfile.strict_model import check
 from hpq_producer.sweepfile.compatibility import check_known
 from hpq_producer.sweepfile.key_types import PARAMETER_NAME
 from hpq_producer.sweepfile.model import Parameter

@@ -12,7 +12,7 @@ import pytest
 from hpq.access.session import reader_of
 from hpq.code.signing import RowSigner
 from hpq.domain.trial import FailureKind, TrialState
-from hpq.filestore.local import open_files
+from hpq.filestore.stores import open_files
 from hpq.settings import read
 from hpq.store.wire.fields import dumps
 from hpq_views.page.sweep_data import encode_sweep, read_sweep

@@ -14,17 +14,16 @@ import pytest
 from redis import Redis
 
 from hpq.access.session import Session
-from hpq.archive.restore import restore
-from hpq.archive.write import write
+from hpq.archive.transfer import restore, write
 from hpq.domain.attempt import Nothing, Outcome, Reason, ReportBatch
 from hpq.domain.sweep import EarlyTerminate, Launch, Metric, TerminationRule
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.errors import UserError
 from hpq.settings import read
 from hpq.store import scripts
-from hpq.store.archive import ArchiveRestore
 from hpq.store.control import SweepControl
 from hpq.store.scripts import StoreContext
+from hpq.store.sweep_copy import ArchiveRestore
 from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.commands import HPQ
 from tests.support.ids import refused

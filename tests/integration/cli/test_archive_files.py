@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.attempt import Reason
-from hpq.store.archive import ArchiveRestore
 from hpq.store.control import SweepControl
 from hpq.store.scripts import StoreContext
+from hpq.store.sweep_copy import ArchiveRestore
 from tests.support.ids import refused
 from tests.support.store_calls import beat, end, forged_paths, remove_all, take
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.archive.restore import read_whole
+from hpq.archive.transfer import read_whole
 from hpq.domain.attempt import CommitReply, ReportBatch, WorkerPresence
 from hpq.domain.trial import Claim
 from hpq.errors import UserError

@@ -14,7 +14,8 @@ from urllib.parse import quote
 import pytest
 from redis import Redis
 
-from hpq.private_server import keeper, launch, state
+from hpq.private_server import attach as private_server
+from hpq.private_server import keeper, state
 from hpq.private_server.attach import attach, running_socket
 from hpq.private_server.binary import Binary
 from tests.support.constants import DEADLINE_S
@@ -305,8 +306,8 @@ def test_a_keeper_that_hangs_before_it_runs_ends_the_wait_for_the_server(
     stuck = home.path.parent / "stuck"
     stuck.write_text("#!/bin/sh\nexec sleep 1000\n", "utf-8")
     stuck.chmod(0o700)
-    monkeypatch.setattr(launch.sys, "executable", str(stuck))
-    monkeypatch.setattr(launch, "START_S", 0.5)
+    monkeypatch.setattr(private_server.sys, "executable", str(stuck))
+    monkeypatch.setattr(private_server, "START_S", 0.5)
     with raises("private-redis-failed"):
         home.attach()
 

@@ -22,7 +22,7 @@ from hpq.domain.attempt import (
 )
 from hpq.domain.trial import Claim, TrialState
 from hpq.filestore.base import folder_of
-from hpq.filestore.local import open_files
+from hpq.filestore.stores import open_files
 from hpq.settings import read
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys

@@ -10,8 +10,7 @@ from threading import Barrier, Lock
 import pytest
 from redis import Redis
 
-from hpq.archive.restore import restore
-from hpq.archive.write import write
+from hpq.archive.transfer import restore, write
 from hpq.domain.attempt import CommitReply, Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.budget import Budget
 from hpq.domain.sweep import SweepState

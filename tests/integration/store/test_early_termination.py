@@ -24,7 +24,7 @@ from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, Tri
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq.yamlfile.check import value_of
+from hpq.yamlfile.strict_model import value_of
 from hpq_ops.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile.model import CommonKeys
 from tests.support.constants import DATA

@@ -17,7 +17,7 @@ from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq.yamlfile.check import value_of
+from hpq.yamlfile.strict_model import value_of
 from hpq_ops.audit.sweep_audit import audit_sweep
 from hpq_producer.actions.set_limits import limits
 from hpq_producer.sweepfile.model import CommonKeys

@@ -23,8 +23,7 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext, source
 from hpq.store.trials import TrialStore
-from hpq.store.wire.points import Entry, joined
-from hpq.store.wire.trial import NewRow
+from hpq.store.wire.trial import Entry, NewRow, join_points
 from tests.support.store_calls import LEASE, beat, end, fail, take
 
 MOST = 2**53 - 1
@@ -216,8 +215,8 @@ def test_a_trial_that_resumes_keeps_its_points_up_to_the_checkpoint(redis_url: s
 def test_a_clock_that_was_put_back_hides_no_point_of_a_retry() -> None:
     ended = [Entry((9_000, 0), 1, 0.1), Entry((9_000, 1), 2, 0.2)]
     newer = [Entry((5_000, 0), 2, 0.3), Entry((6_000, 0), 3, 0.4)]
-    assert joined(ended, newer) == [ended[0], *newer]
-    assert joined(ended, ended) == ended
+    assert join_points(ended, newer) == [ended[0], *newer]
+    assert join_points(ended, ended) == ended
 
 
 @pytest.mark.parametrize("leave", [release, end_and_retry])

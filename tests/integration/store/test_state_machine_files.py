@@ -26,7 +26,7 @@ from hpq.domain.trial import (
     Unstored,
 )
 from hpq.filestore.base import Files, folder_of
-from hpq.filestore.local import open_files
+from hpq.filestore.stores import open_files
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.scripts import StoreContext
 from tests.support.store_calls import remove_all

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from redis import Redis
 
-from hpq.archive.restore import restore
-from hpq.archive.write import write
+from hpq.archive.transfer import restore, write
 from hpq.code.signing import is_signed, signed
 from hpq.domain.attempt import Nothing, WorkerPresence
 from hpq.domain.budget import Budget

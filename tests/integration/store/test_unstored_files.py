@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisAway
 
 from hpq.domain.trial import Artifacts, Claim
 from hpq.filestore.base import Files
-from hpq.filestore.local import open_files
+from hpq.filestore.stores import open_files
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
 from hpq_worker.files import artifacts

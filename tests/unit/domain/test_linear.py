@@ -18,7 +18,7 @@ from hpq.redis.damage import damage
 from hpq.sanitize import GuardedStream, visible
 from hpq.search.expressions import Expression
 from hpq.store import events
-from hpq.store.wire.points import decode_record
+from hpq.store.wire.trial import decode_points
 from hpq.yamlfile.yaml_reader import resolve
 from hpq_producer.scaffold import script
 from hpq_views.analysis.filter import Filter
@@ -55,7 +55,7 @@ READERS: dict[str, tuple[Read, tuple[tuple[str, str], ...]]] = {
     ),
     "points": (
         # The second metric of a trial has the ids of the first, here none: two bytes a segment.
-        lambda text: decode_record(text.encode(), bytes(10) + b"ddd"), (("", "=d"),),
+        lambda text: decode_points(text.encode(), bytes(10) + b"ddd"), (("", "=d"),),
     ),
     "text for a terminal": (clean, (("", "\x1b["), ("\x1b]", "0"), ("", "\x1b[0"))),
     "a block for a terminal": (clean_block, (("", "\x1b["), ("", "\r"))),

@@ -13,7 +13,7 @@ from threading import Barrier, Event
 import pytest
 
 from hpq.filestore.base import UnreadableFile, copy_in, copy_out, is_safe_name
-from hpq.filestore.local import open_files, regular
+from hpq.filestore.stores import open_files, regular
 
 PLACES = ["{tmp}/store", "file://{tmp}/store", "memory://{random}/store"]
 

@@ -15,7 +15,7 @@ from tests.support.sweep_files import SHIPPED, whole
 from tests.support.sweep_schema import accepts
 
 COMMAND = "import hpq_producer.cli, sys; sys.argv[1:] = {}; hpq_producer.cli.main()"
-MODEL = "hpq.yamlfile.strict_types"  # what imports pydantic: a test of layers
+MODEL = "hpq.yamlfile.strict_model"  # what imports pydantic: a test of layers
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -7,7 +7,7 @@ import pytest
 from hpq.domain.status import Event
 from hpq.domain.sweep import Goal, Metric, TargetReached
 from hpq.domain.trial import Pruning, TrialState, TrialView
-from hpq.yamlfile.check import value_of
+from hpq.yamlfile.strict_model import value_of
 from hpq_producer.sweepfile.model import CommonKeys
 from hpq_views.analysis.history import attempts_of
 from hpq_views.analysis.pruning import (

@@ -17,7 +17,7 @@ import pytest
 
 from hpq.domain.trial import Checkpoint, Claim, TrialId
 from hpq.filestore.base import Files
-from hpq.filestore.local import open_files
+from hpq.filestore.stores import open_files
 from hpq_worker.attempt.execution import Signals
 from hpq_worker.files import artifacts
 from hpq_worker.files.checkpoints import CheckpointPublisher

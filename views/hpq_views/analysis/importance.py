@@ -22,7 +22,7 @@ from typing import Any
 from hpq import __version__
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json, Params
-from hpq.process import replace_private
+from hpq.private_files import replace_private
 from hpq_views.text.text import clean, number, value
 
 MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hpq.domain import durations
-from hpq.domain.budget import Budget, clock
-from hpq.domain.owner import Owner
+from hpq.domain.budget import Budget, Owner, clock
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import short
 from hpq.errors import Forbidden

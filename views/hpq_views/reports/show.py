@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from hpq.domain.appended_file import AppendedFile
 from hpq.domain.attempt import Reason, curve_points
 from hpq.domain.durations import iso
 from hpq.domain.metric_check import metric_warning
-from hpq.domain.sweep import Metric, SweepView
+from hpq.domain.sweep import AppendedFile, Metric, SweepView
 from hpq.domain.trial import FailureKind, Params, Point, TrialView, flatten
 from hpq.notice import Notice, plural
 from hpq.reporting import MAX_NAMES

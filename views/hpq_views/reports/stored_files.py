@@ -11,7 +11,7 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Artifacts, TrialId, TrialView
 from hpq.errors import DecodeError, OutOfReach, UserError
 from hpq.filestore.base import Files, Readable, is_own, is_safe_name
-from hpq.filestore.local import location, open_files
+from hpq.filestore.stores import location, open_files
 from hpq.notice import plural
 from hpq.redis.credentials import redact
 from hpq.shell import shell_hint

@@ -25,7 +25,7 @@ from hpq.domain.sweep import Launch, RunnableSweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.errors import UserError
 from hpq.notice import Notice, plural
-from hpq.process import make_private
+from hpq.private_files import make_private
 from hpq_worker.attempt.code_tree import CodeTree
 
 _MOST = 4  # snapshots in memory: a worker alternates between few sweeps

@@ -16,7 +16,7 @@ from hpq.code import bundle as packing
 from hpq.code.editable import EditableInstalls
 from hpq.code.manifest import Files, changed, manifest
 from hpq.domain.sweep import Launch
-from hpq.process import make_private
+from hpq.private_files import make_private
 from hpq_worker.files.workdir import DirectoryLock
 
 _BYTECODE = "__pycache__"

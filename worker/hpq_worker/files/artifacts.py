@@ -18,7 +18,7 @@ from pathlib import Path
 from hpq.domain.attempt import AttachReply
 from hpq.domain.trial import Artifacts, Claim, Unstored
 from hpq.filestore.base import LATE_ARTIFACTS, Files, GoOn, copy_in, folder_of, is_safe_name
-from hpq.filestore.local import regular
+from hpq.filestore.stores import regular
 from hpq.settings import IN_POD
 from hpq.store.trials import TrialStore
 from hpq_worker.files.workdir import attempt_of

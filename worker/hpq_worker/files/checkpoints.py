@@ -31,7 +31,7 @@ from hpq.filestore.base import (
     is_reachable,
 )
 from hpq.notice import tagged
-from hpq.process import make_private
+from hpq.private_files import make_private
 from hpq_worker.files import artifacts, history_file
 from hpq_worker.files.save_watch import (
     Entry,

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from hpq.domain.trial import Claim, TrialId
 from hpq.filestore.base import Files, is_reachable
-from hpq.filestore.local import open_files
+from hpq.filestore.stores import open_files
 from hpq.notice import plural, tagged
 from hpq.redis.credentials import redact
 from hpq.redis.damage import damage

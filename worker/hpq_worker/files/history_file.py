@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from hpq.process import make_private
+from hpq.private_files import make_private
 
 NAME = "hpq-history.jsonl"
 IN_CHECKPOINT = f".{NAME}"  # hidden: training code sees no file that it has not written

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpq.filestore.base import is_safe_name
-from hpq.filestore.local import regular
+from hpq.filestore.stores import regular
 from hpq_worker.process.process_tree import descendants
 
 Signature = tuple[tuple[str, int, int], ...]  # name, bytes and mtime in ns of each file

@@ -24,7 +24,7 @@ from pathlib import Path
 import hpq
 from hpq.domain.trial import Claim, TrialId
 from hpq.errors import SettingsError
-from hpq.process import make_private, why_not_private
+from hpq.private_files import make_private, why_not_private
 
 _HPQ = Path(hpq.__file__).parent
 # Of a copy of code, or of an attempt: its sweep, its number, its token.

@@ -23,7 +23,7 @@ from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.trial import Claim, TrialId
 from hpq.notice import tagged
-from hpq.process import make_private, sync_folder
+from hpq.private_files import make_private, sync_folder
 from hpq.redis.damage import damage
 from hpq.store.trials import TrialStore
 from hpq.store.wire import records

@@ -24,7 +24,7 @@ import torch
 
 from hpq.datasets import FOLDERS, UNREADABLE, Files, damaged, find
 from hpq.errors import BadParams, DataMissing
-from hpq.process import make_private
+from hpq.private_files import make_private
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
 from hpq_worker.trainers.formats import Array, Arrays, decode

@@ -35,7 +35,7 @@ end
 
 -- While a trial may run, each metric has a stream of points, whose entries readers follow. When the trial
 -- ends, they move into one hash, P:t:S/N:points, since Redis reserves 4 kB for a stream of one entry.
--- hpq/store/wire/points.py describes the fields of that hash, and decodes them.
+-- hpq/store/wire/trial.py describes the fields of that hash, and decodes them.
 local MOST_POINTS = 1000  -- of a metric, unless a trial has many; a longer curve is thinned
 
 -- Removes at least a quarter of a stream: what is nearer in steps to the point before than a distance that

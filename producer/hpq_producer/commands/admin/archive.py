@@ -12,11 +12,10 @@ from typer import Argument, Exit, Option
 
 from hpq.access.session import Session, open_session
 from hpq.archive.format import Header
-from hpq.archive.restore import read_whole, restore
-from hpq.archive.write import write
+from hpq.archive.transfer import read_whole, restore, write
 from hpq.errors import ExitCode, HpqError, UserError, writing
 from hpq.notice import print_message
-from hpq.store.archive import copied_from
+from hpq.store.sweep_copy import copied_from
 from hpq_producer.actions.remove import ended_sweeps, finish_removals, remove_archived
 from hpq_producer.capacity import check_capacity
 from hpq_producer.commands.common_flags import Output

@@ -17,7 +17,7 @@ from hpq.access.session import load_settings
 from hpq.code.signing import fingerprint, key_of
 from hpq.errors import UserError
 from hpq.notice import Notice, print_message, warn
-from hpq.process import private_file
+from hpq.private_files import private_file
 from hpq.redis import credentials as passwords_of
 from hpq.redis.acl import ROLES, Version, line, personal_role, users
 from hpq.redis.client import check_server, connect, guard

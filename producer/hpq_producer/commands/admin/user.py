@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from hpq.access.session import Session, open_session
-from hpq.domain.owner import EVERYBODY, Owner
+from hpq.domain.budget import EVERYBODY, Owner
 from hpq.domain.trial import short
 from hpq.errors import NotFound, UserError
 from hpq.notice import print_message

@@ -16,7 +16,6 @@ from typing import Annotated
 from typer import Argument, Option
 
 from hpq import __version__
-from hpq import process as hpq_process
 from hpq.access import connection_record, invitation
 from hpq.access.connection_record import ConnectionRecord
 from hpq.access.invitation import CODE_KEY, Invitation
@@ -25,6 +24,7 @@ from hpq.code.command import interpreter, printed_by
 from hpq.code.signing import fingerprint, key_of
 from hpq.errors import Forbidden, OutOfReach, UserError
 from hpq.notice import Notice, print_message, warn
+from hpq.private_files import private_file
 from hpq.redis.client import FIRST_S, check_server, connect
 from hpq.redis.credentials import is_local, redact
 from hpq.settings import Settings, read, variable
@@ -69,7 +69,7 @@ def _deliver(token: str, file: Path | None) -> None:
         print(token)
     else:
         try:
-            with open(file, "x", opener=hpq_process.private_file) as out:
+            with open(file, "x", opener=private_file) as out:
                 print(token, file=out)
         except OSError as error:
             text = f"{file}: {error.strerror}; name a new file in a directory that you can write"

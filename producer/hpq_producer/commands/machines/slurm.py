@@ -15,10 +15,10 @@ from hpq.access import connection_record, invitation
 from hpq.access.session import load_settings
 from hpq.code.signing import key_of
 from hpq.errors import ExitCode, SettingsError, UserError
-from hpq.filestore.local import location
+from hpq.filestore.stores import location
 from hpq.notice import Notice, print_message, warn
+from hpq.private_files import make_private
 from hpq.private_server import binary, keeper
-from hpq.process import make_private
 from hpq.redis import address_file
 from hpq.redis.credentials import is_local, redact
 from hpq.settings import LAST_WORDS_S, Settings, read

@@ -17,7 +17,7 @@ from hpq.access.session import open_session, warn_of_unknown_settings
 from hpq.domain import durations
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import HpqError, SettingsError, UserError
-from hpq.filestore.local import location
+from hpq.filestore.stores import location
 from hpq.notice import print_message
 from hpq.private_server.attach import attach
 from hpq.redis.credentials import redact
