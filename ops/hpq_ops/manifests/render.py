@@ -165,6 +165,9 @@ def _place(one: Object, namespace: str) -> None:
         metadata["name"] = f"{metadata['name']}-{namespace}"
     else:
         metadata["namespace"] = namespace
+    if one["kind"] == "PrometheusRule":  # one Prometheus may see several installations
+        for rule in one["spec"]["groups"][0]["rules"]:
+            rule["expr"] = rule["expr"].replace('namespace="hpq"', f'namespace="{namespace}"')
     metadata["labels"] = {**metadata.get("labels", {}), **_SHARED}
 
 
@@ -277,7 +280,7 @@ def _resources(keys: QueueKeys) -> dict[str, dict[str, Any]]:
         requests, limits = {"cpu": "250m", "memory": "512Mi"}, {"memory": "2Gi"}
     for given in (requests, limits):
         given[GPU] = None
-        given |= {keys.gpu_resource: gpus} if gpus else {}
+        given |= {keys.gpu_resource: str(gpus)} if gpus else {}
     if keys.cpu_limit:
         limits["cpu"] = keys.cpu_limit
         requests["cpu"] = min(requests["cpu"], keys.cpu_limit, key=cpus)

@@ -114,7 +114,7 @@ def test_every_metric_has_its_line_in_the_reference(families: dict[str, Any]) ->
 
 
 def test_every_alert_asks_for_what_is_on_the_page(families: dict[str, Any]) -> None:
-    assert len(rules()) == 6
+    assert len(rules()) == 7
     for rule in rules():
         check_query(rule["expr"], families)
         assert set(rule["annotations"]) == {"summary", "remedy"}

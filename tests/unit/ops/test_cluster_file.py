@@ -229,7 +229,7 @@ def test_each_key_of_a_queue_is_in_its_pod_and_in_no_other() -> None:
     found = by_name(rendered(manifests("--example").stdout))
     pod = found["Deployment", "hpq-worker-a100x4"]["spec"]["template"]["spec"]
     (worker,) = pod["containers"]
-    amounts = {"cpu": "16", "memory": "128Gi", "ephemeral-storage": "50Gi", "nvidia.com/gpu": 4}
+    amounts = {"cpu": "16", "memory": "128Gi", "ephemeral-storage": "50Gi", "nvidia.com/gpu": "4"}
     assert worker["resources"] == {"requests": amounts, "limits": {**amounts, "cpu": "32"}}
     assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
     assert (pod["priorityClassName"], pod["runtimeClassName"]) == ("batch", "nvidia")
@@ -264,7 +264,7 @@ def test_a_pod_asks_for_the_named_resource_alone() -> None:
     (deployment,) = (o for o in objects if o["kind"] == "Deployment")
     (worker,) = deployment["spec"]["template"]["spec"]["containers"]
     limits = worker["resources"]["limits"]
-    assert limits[slices] == 2 and "nvidia.com/gpu" not in limits
+    assert limits[slices] == "2" and "nvidia.com/gpu" not in limits
     assert {"name": "HPQ_GPUS_PER_TRIAL", "value": "1"} in worker["env"]
 
 

@@ -37,6 +37,11 @@ def workers_of(objects: list[Yaml]) -> list[tuple[Yaml, Yaml]]:
     return [(one, one["spec"]["template"]["spec"]) for one in found]
 
 
+def containers_of(one: Yaml) -> list[Yaml]:
+    template = one.get("spec", {}).get("template", {})
+    return list(template.get("spec", {}).get("containers", []))
+
+
 def env_of(pod: Yaml) -> dict[str, str | None]:
     """The values of a worker's environment; None for what the kubelet reads."""
     return {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
@@ -237,12 +242,24 @@ def test_all_components_are_composed_for_each_class() -> None:
         """)
     )
     (settings,) = (n for kind, n in found if kind == "ConfigMap" and n.startswith("hpq-settings"))
+    (group,) = found["PrometheusRule", "hpq"]["spec"]["groups"]
+    for rule in group["rules"]:
+        of = set(re.findall(r'hpq_\w+(?:\{namespace="(\w*)")?', rule["expr"]))
+        assert of == {"team"}, rule["expr"]
+    amounts = [
+        amount
+        for one in found.values()
+        for container in containers_of(one)
+        for bounds in container.get("resources", {}).values()
+        for amount in bounds.values()
+    ]
+    assert amounts and {type(amount) for amount in amounts} == {str}  # as the server keeps them
     for role in ("viewer", "operator", "member"):
         rules = found["Role", f"hpq-{role}"]["rules"]
         assert [r["verbs"] for r in rules if r["resources"] == ["scaledobjects"]] == [
             ["get", "list"]
         ]
-    for queue, gpus in (("main", 1), ("big", 4), ("small", None)):
+    for queue, gpus in (("main", "1"), ("big", "4"), ("small", None)):
         deployment = found["Deployment", f"hpq-worker-{queue}"]
         assert deployment["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
         assert "replicas" not in deployment["spec"]
