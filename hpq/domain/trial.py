@@ -232,8 +232,11 @@ class ReplicateGroup:
 
     @property
     def mean(self) -> float:
-        """Mean of the replicates that have a result."""
-        return math.fsum(self.objectives) / len(self.objectives)
+        """Mean of the replicates that have a result, to the last bit as moves.lua ranks by it."""
+        total = 0.0
+        for value in self.objectives:  # sum() rounds otherwise
+            total += value
+        return total / len(self.objectives)
 
     @property
     def spread(self) -> float:
@@ -242,6 +245,22 @@ class ReplicateGroup:
             return 0.0
         squares = ((value - self.mean) ** 2 for value in self.objectives)
         return math.sqrt(math.fsum(squares) / (len(self.objectives) - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a trial stands among the results of its sweep: the same numbers in every view.
+
+    Trials with the same parameters (replicates) are one setting, and share all of this.
+    """
+
+    setting: int  # its number, from 1
+    rank: int = 0  # from 1, by the mean of its trials; 0: no feasible result, or several metrics
+    of: int = 0  # settings with a rank
+    is_front: bool | None = None  # None: the sweep has one metric
+
+    def __str__(self) -> str:
+        return f"rank {self.rank:,} of {self.of:,}" if self.rank else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +296,7 @@ class TrialView:
     reused: str = ""  # the older trial that this result is from (OTHER_CODE); it never ran here
     seed: int | None = None  # seed of that result; None: derived from its number here
     group: ReplicateGroup | None = None  # set in a ranking of replicates
-    is_front: bool | None = None  # set where the front of a sweep with several metrics was read
+    standing: Standing | None = None  # set where all results of its sweep were read
     usage: Mapping[str, float] = field(default_factory=dict)  # of USAGE, by the last attempt
     pruning: Pruning | None = None  # set also if the trial ended before it was notified
 

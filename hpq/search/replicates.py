@@ -26,6 +26,11 @@ def replicate_of(sweep: RunnableSweep, number: int) -> int:
     return (number - 1) % sweep.replicates + 1
 
 
+def first_of_set(sweep: RunnableSweep, number: int) -> int:
+    """Return the number of the first trial with the same set as a trial."""
+    return number - (number - 1) % sweep.replicates
+
+
 def seed_of(sweep: RunnableSweep, number: int, params: Params) -> int:
     """Return a trial's seed for random numbers, below 2^31, which any library accepts."""
     return seed_at(sweep.seed, replicate_of(sweep, number) - 1, params)

@@ -19,6 +19,7 @@ from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import count, decoding, real, trial_numbers
 from hpq.store.wire.trial import Entry, decode_entries, decode_points, entry_id, join_points
 
+MOST_RANKED = 10_000_000  # trials of a sweep
 _TIES_MAX = 1000  # trials with the same objective as the last one of a ranking
 _MEMBERS_PER_READ = 2_000  # about 1 ms of the server
 _PLACED_MAX = 500  # running trials that a page places among the ranked ones
@@ -178,12 +179,16 @@ class TrialReader:
         If the sweep has replicates, one trial stands for each group of them. The groups are
         ranked by their mean, which replaces that trial's objective.
         """
-        numbers = self._ranked_numbers(sweep, top)
+        numbers = self.ranking(sweep, top)
         if sweep.replicates < 2:
             return self.get_many(sweep.id, numbers)
         return self._replicate_groups(sweep, numbers)
 
-    def _ranked_numbers(self, sweep: SweepView, top: int) -> list[int]:
+    def ranking(self, sweep: SweepView, top: int = MOST_RANKED) -> list[int]:
+        """Return the numbers of the N best trials, best first; ties by number.
+
+        If the sweep has replicates, these are the first trials of each group of them.
+        """
         if sweep.metric is None or top < 1:
             return []
         desc = sweep.metric.goal is Goal.MAXIMIZE

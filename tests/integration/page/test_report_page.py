@@ -331,9 +331,11 @@ def test_replicates_rank_by_the_mean_of_their_set(show: Open) -> None:
     data = of_trials(trials, data.curves, sid="x-00000", metric="test/acc")
     sweep = replace(data.status, sweep=replace(data.sweep, replicates=2))
     shown = show(replace(data, status=sweep))
-    for rank, number in enumerate((3, 4, 1, 2), 1):
+    assert "2 settings of 2 runs each" in shown.text("#sorted-n")
+    assert [r.split("\t")[0] for r in shown.text("#table tbody").splitlines()] == ["3", "1"]
+    for rank, number in ((1, 3), (1, 4), (2, 1), (2, 2)):
         shown.page.evaluate(f"location.hash = '#x-00000/{number}'")
-        shown.until(f"document.querySelector('#trial').textContent.includes('{rank} of 4')")
+        shown.until(f"document.querySelector('#trial').textContent.includes('rank {rank} of 2')")
     assert is_clean(shown)
 
 

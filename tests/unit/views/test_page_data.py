@@ -104,8 +104,22 @@ def test_every_metric_is_offered_by_name_after_the_sweeps() -> None:
 
 def test_only_several_metrics_and_constraints_add_to_the_data() -> None:
     one, two = encode_sweep(made(SETS_OF_ARTICLE)), encode_sweep(made_front(12))
-    assert two.keys() - one.keys() == {"objectives", "front", "volume"}
+    assert two.keys() - one.keys() == {"objectives", "front", "rest", "volume"}
     assert two["trials"].keys() - one["trials"].keys() == {"all"}
     limited = encode_sweep(made_front(12, constraints=["peak_gb <= 8"]))
     assert limited["trials"].keys() - two["trials"].keys() == {"ok"}
     json.dumps(limited, allow_nan=False)
+
+
+def test_the_order_of_settings_is_in_the_data_and_replicates_share_a_place() -> None:
+    data = made(SETS_OF_ARTICLE[:6])
+    values = (0.875, 0.125, 0.75, 0.5, 0.625, 0.625)
+    trials = [replace(t, objective=v) for t, v in zip(data.trials, values, strict=True)]
+    data = of_trials(trials, data.curves, sid="x-00000", metric="test/acc")
+    status = replace(data.status, sweep=replace(data.sweep, replicates=2))
+    shown = encode_sweep(replace(data, status=status))["standing"]["test/acc"]
+    assert shown["n"] == [3, 5, 1] and shown["of"] == 3, "equal means are ranked by number"
+    assert shown["mean"] == [0.625, 0.625, 0.5] and shown["runs"] == [2, 2, 2]
+    places = [replace(data, status=status).standings.of(n) for n in range(1, 7)]
+    assert [place.rank for place in places] == [3, 3, 1, 1, 2, 2]
+    assert [place.setting for place in places] == [1, 1, 2, 2, 3, 3]

@@ -16,7 +16,7 @@ from operator import le
 
 from hpq.domain.constraint import Constraint
 from hpq.domain.sweep import Goal, Metric, SweepView
-from hpq.domain.trial import ReplicateGroup, TrialState, TrialView
+from hpq.domain.trial import ReplicateGroup, Standing, TrialState, TrialView
 from hpq_views.text.text import first_of
 
 Point = tuple[float, ...]  # a value of each metric, the lower the better
@@ -120,7 +120,7 @@ def front_of(sweep: SweepView, trials: Iterable[TrialView]) -> Front:
     return Front(
         metrics=metrics_of(sweep),
         trials=[
-            replace(trial, is_front=True)
+            replace(trial, standing=Standing(setting=_setting(trial), is_front=True))
             for _, trial in sorted(kept, key=lambda pair: (pair[0], pair[1].id.number))
         ],
         dominated=len(points) - len(kept),
@@ -129,6 +129,11 @@ def front_of(sweep: SweepView, trials: Iterable[TrialView]) -> Front:
         missing=tuple(name for name in dict.fromkeys(names) if i and name not in reported),
         points=[point for _, point in sorted(points)],
     )
+
+
+def _setting(trial: TrialView) -> int:
+    group = trial.group
+    return (group.first - 1) // group.of + 1 if group else trial.id.number
 
 
 def _best(found: Sequence[tuple[Point, TrialView]]) -> list[tuple[Point, TrialView]]:

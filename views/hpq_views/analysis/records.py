@@ -15,7 +15,7 @@ from hpq.domain.budget import Budget
 from hpq.domain.durations import iso
 from hpq.domain.status import SweepStatus, Worker
 from hpq.domain.sweep import SweepState, SweepView
-from hpq.domain.trial import Curve, Json, ReplicateGroup, TrialState, TrialView, flatten
+from hpq.domain.trial import Curve, Json, ReplicateGroup, Standing, TrialState, TrialView, flatten
 from hpq.notice import Notice
 from hpq.search.replicates import replicate_of, seed_of_result
 from hpq_views.analysis.eta import TimeLeft
@@ -101,6 +101,14 @@ def _group_record(group: ReplicateGroup) -> dict[str, Any]:
     }
 
 
+def _standing_record(standing: Standing | None, sweep: SweepView) -> dict[str, Any]:
+    if standing is None:
+        return {}
+    if standing.is_front is not None:
+        return {"is_front": standing.is_front}
+    return {"rank": standing.rank or None} if sweep.metric else {}
+
+
 def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
     """Return a trial as data for `results` and `show`."""
     failure, number = trial.failure, trial.id.number
@@ -112,7 +120,7 @@ def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
         "seed": seed_of_result(sweep, trial),
         "replicate": replicate_of(sweep, number),
         "objective": finite(trial.objective),
-        **({"is_front": trial.is_front} if trial.is_front is not None else {}),
+        **_standing_record(trial.standing, sweep),
         **({"feasible": sweep.is_feasible(trial.metrics)} if sweep.constraints else {}),
         **({"replicates": _group_record(trial.group)} if trial.group else {}),
         "last": {name: finite(value) for name, value in trial.metrics.items()},
@@ -145,7 +153,7 @@ def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
 
 
 _GROUPS = tuple(
-    "sweep trial state param objective is_front feasible last best step seed replicate phase"
+    "sweep trial state param objective rank is_front feasible last best step seed replicate phase"
     " attempt worker host started ended duration_s total_s gpu rss_gb cpu restarted reused pruning"
     " checkpoint failure".split()
 )

@@ -26,6 +26,7 @@ from hpq.store.reader import StoreReader
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.front import Front, averaged, front_of, metrics_of
 from hpq_views.analysis.records import best_values
+from hpq_views.analysis.standing import Standings, read_standings, standings_of
 from hpq_views.text.text import clean, first_of
 
 _CHUNK = 500
@@ -33,7 +34,6 @@ _CHUNK = 500
 _MOST_LINES = 500
 _BEST = 20
 _SAMPLE = 300
-_RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 _UNBEGUN = (TrialState.QUEUED, TrialState.CANCELLED)  # states of trials that never began
 # fields of every trial beside parameters and metrics; duration in seconds
 TRIAL_FIELDS: Mapping[str, Callable[[TrialView], Json]] = {
@@ -77,12 +77,8 @@ class Selection:
         Raises:
             UserError: no trial has the sort key, or a name of the filter.
         """
-        if not self.sweep.objectives:
-            yield from self._chosen()
-            return
-        front = read_front(self.reader, [self.sweep]).numbers
-        for trial in self._chosen():
-            yield replace(trial, is_front=trial.id.number in front)
+        standings = read_standings(self.reader, self.sweep)
+        yield from map(standings.placed, self._chosen())
 
     def _chosen(self) -> Iterator[TrialView]:
         if not self.sort and self.top is None:
@@ -145,18 +141,22 @@ def best_trials(
 ) -> list[TrialView]:
     """Return the N best trials that match the expression, best first; ties by number.
 
+    Of replicates that match, the first of the group stands for them, with their mean.
+
     Raises:
         HpqError: no trial has a result, or none that matches (says why).
     """
     if where is None:
         found = reader.trials.best(sweep, n)
     else:
-        every = Selection(
-            reader=reader, sweep=sweep, top=sweep.counts.total, where=where, begun=True,
-            checks_names=checks_names,
-        ).trials()  # fmt: skip
-        ranked = (t for t in every if t.state in _RANKED and t.objective is not None)
-        found = list(islice((t for t in ranked if sweep.is_feasible(t.metrics)), n))
+        chosen = Selection(
+            reader=reader, sweep=sweep, where=where, begun=True, checks_names=checks_names
+        )
+        matching = standings_of(sweep, chosen.matching())
+        firsts = matching.order[:n]
+        trials = zip(firsts, reader.trials.get_many(sweep.id, firsts), strict=True)
+        found = matching.best(dict(trials), n)
+    found = [*map(read_standings(reader, sweep).placed, found)]
     if found:
         return found
     raise no_best(reader, [sweep], where)
@@ -269,26 +269,14 @@ def refuse_unsigned(settings: Settings, sweep: SweepView, otherwise: str) -> Non
         raise UserError(text, code="code-not-signed") from None
 
 
-def drawn_trials(sweep: SweepView, trials: Sequence[TrialView]) -> list[TrialView]:
+def drawn_trials(standings: Standings, trials: Sequence[TrialView]) -> list[TrialView]:
     """Return all trials, or of more than 500 the best 20 and a sample of 300, always the same."""
     if len(trials) <= _MOST_LINES:
         return list(trials)
-    best, rest = (ranked := rank_trials(sweep, trials))[:_BEST], ranked[_BEST:]
-    rest += [trial for trial in trials if trial.objective is None]
+    by_rank = sorted(trials, key=lambda t: standings.of(t.id.number).rank or math.inf)
+    best, rest = by_rank[:_BEST], by_rank[_BEST:]
     chosen = best + random.Random(0).sample(rest, min(_SAMPLE, len(rest)))
     return sorted(chosen, key=lambda trial: trial.id.number)
-
-
-def rank_trials(sweep: SweepView, trials: Iterable[TrialView]) -> list[TrialView]:
-    """Return the trials with a result, best first; replicates side by side, by their mean."""
-    sets: dict[int, list[TrialView]] = {}
-    for trial in trials:
-        is_ranked = trial.state in _RANKED and sweep.is_feasible(trial.metrics)
-        if is_ranked and trial.objective is not None:
-            sets.setdefault((trial.id.number - 1) // sweep.replicates, []).append(trial)
-    sign = -1 if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else 1
-    means = {n: sign * math.fsum(t.objective or 0 for t in s) / len(s) for n, s in sets.items()}
-    return [trial for n in sorted(sets, key=lambda n: (means[n], n)) for trial in sets[n]]
 
 
 def _why_none(reader: StoreReader, sweep: SweepView) -> str:

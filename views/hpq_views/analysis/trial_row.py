@@ -227,7 +227,7 @@ class TrialRow:
         """Why the trial failed, is not ranked or was stopped early; or whose result it has."""
         failed = f"{self.failed}: {self.error}" if self.failure else ""
         unmet = f"infeasible: {self.unmet}" if self.unmet else ""
-        where = "on the front" if self.trial.is_front else ""
+        where = "on the front" if self.trial.standing and self.trial.standing.is_front else ""
         source = f"of {self.source}" if self.trial.reused else ""
         return failed or unmet or self.early_end or where or source
 

@@ -30,7 +30,7 @@ from hpq.store.reader import StoreReader
 from hpq_views.analysis.space import are_numbers, is_log, space_of
 from hpq_views.text.text import clean, measure, value
 
-_GROUPS = 50  # the best, whose replicates give the noise
+MOST_JUDGED = 50  # the best settings, whose replicates give the noise
 _COMPARED = 10  # of them, whose order is judged
 _DRAWS = 1_000  # repetitions of the sweep, with the measured noise
 # Of them, from which the lead counts as real. The leader was chosen by its value: of two equal
@@ -131,7 +131,7 @@ def judge_winner(
     if sweep.objectives:
         return None
     if sweep.replicates > 1 or not best:
-        best = reader.trials.best(sweep, _GROUPS if sweep.replicates > 1 else 2)
+        best = reader.trials.best(sweep, MOST_JUDGED if sweep.replicates > 1 else 2)
     if not best or sweep.metric is None:
         return None
     number = best[0].id.number
@@ -150,7 +150,7 @@ def _confirmed(reader: StoreReader, sweep: SweepView, leader: TrialView) -> str:
             total = one.counts.total
             ended = f"{one.counts.ended:,} of {total:,} {plural(total, 'trial')} ended"
             return f"{one.id} measures the noise: {ended}"
-        best = reader.trials.best(one, _GROUPS)
+        best = reader.trials.best(one, MOST_JUDGED)
         if _apart(leader) not in map(_apart, best):
             continue
         name = f"#{leader.id.number}"

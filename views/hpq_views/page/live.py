@@ -22,6 +22,7 @@ from hpq_views.page.sweep_data import (
     SweepData,
     encode_objectives,
     encode_scale,
+    encode_standing,
     encode_trials,
     read_sweep,
 )
@@ -172,6 +173,7 @@ class LiveSweep(Polled):
             "at": data.status.at_ms,
             "winner": data.winner.trial if data.winner else 0,
             "names": [clean(name) for name in data.names],
+            "standing": encode_standing(data),
             "scale": encode_scale(data),
             "objectives": encode_objectives(data),
             "metrics": data.metrics,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpq.domain.status import SweepStatus
-from hpq.domain.sweep import Goal, SweepView
+from hpq.domain.sweep import Goal, Metric, SweepView
 from hpq.domain.trial import Json, TrialState, TrialView
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
@@ -20,9 +20,10 @@ from hpq_views.analysis.importance import Importance
 from hpq_views.analysis.records import finite
 from hpq_views.analysis.selection import drawn_trials, read_front
 from hpq_views.analysis.space import are_numbers, is_log, space_of
+from hpq_views.analysis.standing import RANKED, Standings, ranked, result_of, standings_of
 from hpq_views.analysis.summary import SweepSummary, summaries_of
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.analysis.winner import Winner, judge_winner
+from hpq_views.analysis.winner import MOST_JUDGED, Winner, judge_winner
 from hpq_views.page.curves import POINTS, Curve, pack_curves, thinned
 from hpq_views.text.charts import axis_of, is_wide
 from hpq_views.text.text import clean, value
@@ -46,6 +47,7 @@ class SweepData:
     known: Mapping[str, Importance] | None = None  # of a moment before; it takes seconds
     cache: Path | None = None  # as of SweepSummary
 
+    unshown: Mapping[int, float] = field(default_factory=dict)  # results of trials beyond the page
     of_all: SweepSummary | None = None  # of more trials than the page shows, as of its opening
     front_of_all: Front | None = None  # likewise
 
@@ -93,6 +95,13 @@ class SweepData:
         if not self.sweep.objectives:
             return None
         return self.front_of_all or front_of(self.sweep, self.trials)
+
+    @cached_property
+    def standings(self) -> Standings:
+        """Where every trial stands."""
+        if self.sweep.objectives:
+            return Standings(sweep=self.sweep, order=(), front=self.front)
+        return standings_of(self.sweep, self.trials, self.unshown)
 
     @property
     def members(self) -> Sequence[TrialView]:
@@ -145,6 +154,7 @@ def read_sweep(
     status = reader.status(sid, _RUNNING, top=2, recent=3)
     of_all = before.of_all if before else None
     front = before.front_of_all if before else None
+    unshown = dict(before.unshown) if before else {}
     if before is not None:
         wanted = {*changed, *(t.id.number for t in status.running)}
         fresh = reader.trials.get_many(sid, sorted(wanted))
@@ -157,6 +167,10 @@ def read_sweep(
             of_all.add([trial])
             if trial.id.number in shown:
                 fresh.append(trial)
+                continue
+            result = result_of(trial)
+            if result is not None and status.sweep.is_feasible(trial.metrics):
+                unshown[trial.id.number] = result
         if status.sweep.objectives:
             front = read_front(reader, [status.sweep])
             fresh += reader.trials.get_many(sid, sorted(front.numbers - shown))
@@ -164,11 +178,12 @@ def read_sweep(
     curves = dict(_curves(reader, status.sweep, fresh))
     news = [*(t.objective for t in fresh), *(v for curve in curves.values() for _, v in curve)]
     every = [trials[n] for n in sorted(trials)]
-    return SweepData(
+    data = SweepData(
         status=status,
         trials=every,
         curves={**(before.curves if before else {}), **curves},
-        winner=judge_winner(reader, status.sweep, status.best, None if of_all else every),
+        winner=None,
+        unshown=unshown,
         known=known,
         cache=settings.cache,
         of_all=of_all,
@@ -177,6 +192,9 @@ def read_sweep(
         if before is None
         else before.is_log and not any(v is not None and v <= 0 for v in news),
     )
+    best = data.standings.best(trials, MOST_JUDGED)  # of this moment, as all else on the page
+    winner = judge_winner(reader, status.sweep, best, None if of_all else every)
+    return replace(data, status=replace(status, best=tuple(best[:2])), winner=winner)
 
 
 def read_report(reader: StoreReader, sid: str, settings: Settings) -> SweepData:
@@ -192,7 +210,7 @@ def read_more(
 ) -> dict[str, dict[int, Curve]]:
     """Read the curves of these metrics, by metric and trial, for the trials that the page draws."""
     found: dict[str, dict[int, Curve]] = {name: {} for name in metrics}
-    for curve in read_curves(reader, drawn_trials(data.sweep, data.trials), metrics):
+    for curve in read_curves(reader, drawn_trials(data.standings, data.trials), metrics):
         found[curve.metric][curve.trial] = list(zip(curve.steps, curve.values, strict=True))
     return found
 
@@ -218,6 +236,7 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "replicates": sweep.replicates,
         "states": _STATES,
         "winner": data.winner.trial if data.winner else 0,
+        "standing": encode_standing(data),
         "axes": _axes(data),
         "trials": encode_trials(sweep, data.trials, data.names),
         "curves": pack_curves(data.curves, data.is_log),
@@ -226,6 +245,43 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "scale": encode_scale(data),
         **encode_objectives(data),
     }
+
+
+def encode_standing(data: SweepData) -> dict[str, Any]:
+    """Return the order of the settings by each metric, which no chart computes again.
+
+    `n` are the first trials of the settings, best first; after `of` feasible ones come those that
+    meet no constraint. Replicates add columns: mean, standard deviation and number of results.
+    """
+    sweep = data.sweep
+    if not sweep.objectives:
+        return {sweep.metric.name if sweep.metric else "": _order(data.standings)}
+    return {metric.name: _order(_by_metric(data, metric)) for metric in sweep.objectives}
+
+
+def _by_metric(data: SweepData, metric: Metric) -> Standings:
+    """Rank by one of several metrics: the front first."""
+    feasible = dict[int, float]()
+    infeasible = dict[int, float]()
+    for trial in data.trials:
+        value = finite(trial.metrics.get(metric.name))
+        if value is not None and trial.state in RANKED:
+            of = feasible if data.sweep.is_feasible(trial.metrics) else infeasible
+            of[trial.id.number] = value
+    found = ranked(replace(data.sweep, metric=metric), feasible, infeasible)
+    members = data.front.numbers if data.front else ()
+    return replace(found, order=sorted(found.order, key=lambda first: first not in members))
+
+
+def _order(standings: Standings) -> dict[str, Any]:
+    firsts = [*standings.order, *standings.infeasible]
+    found: dict[str, Any] = {"n": firsts, "of": len(standings.order)}
+    if standings.sweep.replicates > 1:
+        groups = [standings.groups[first] for first in firsts]
+        found["mean"] = [finite(group.mean) for group in groups]
+        found["sd"] = [finite(group.spread) for group in groups]
+        found["runs"] = [len(group.objectives) for group in groups]
+    return found
 
 
 def encode_objectives(data: SweepData) -> dict[str, Any]:
@@ -251,6 +307,7 @@ def encode_objectives(data: SweepData) -> dict[str, Any]:
     return {
         "objectives": axes,
         "front": [[t.id.number, *(t.metrics[m.name] for m in metrics)] for t in front.trials],
+        "rest": {"dominated": front.dominated, "infeasible": front.infeasible},
         "volume": data.volumes,
     }
 
@@ -275,6 +332,7 @@ def encode_trials(
         "y": [finite(row.newest_value) for row in rows],  # whole: ties change ranks
         **({"all": [_values(sweep, t) for t in trials]} if sweep.objectives else {}),
         **({"ok": [sweep.is_feasible(t.metrics) for t in trials]} if sweep.constraints else {}),
+        **({"seed": [row.seed for row in rows]} if sweep.replicates > 1 else {}),
         "step": [t.step for t in trials],
         "start": [
             round((t.claimed_ms - sweep.created_ms) / 1000, 1) if t.claimed_ms else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +22,7 @@ from hpq_views.analysis.front import place_of
 from hpq_views.analysis.history import attempts_of
 from hpq_views.analysis.records import attempt_record, finite, sweep_record, trial_record
 from hpq_views.analysis.selection import read_front
+from hpq_views.analysis.standing import Standings
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.reports.logs import read_log
 from hpq_views.reports.provenance import provenance_record, write_code
@@ -138,7 +138,7 @@ def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
     ran_on = reader.sweeps.provenance(trial.provenance)
     front = read_front(reader, [sweep]) if sweep.objectives else None
     if front:
-        trial = replace(trial, is_front=trial.id.number in front.numbers)
+        trial = Standings(sweep=sweep, order=(), front=front).placed(trial)
     attempts = attempts_of(reader.events.of_trial(found), trial)
     if not output.is_data:
         log, _ = read_log(reader, found, _TAIL)

@@ -1,6 +1,6 @@
 // Charts by plotly: results, slices, history, timeline.
-const place = (i) => S.d.to(S.d.trials.y[i]); // on the metric's axis
-const isBeyond = (i) => place(i) < S.d.low || place(i) > S.d.high;
+const heightOf = (i) => S.d.to(S.d.y[i]); // on the metric's axis
+const isBeyond = (i) => heightOf(i) < S.d.low || heightOf(i) > S.d.high;
 const symbol = (i) =>
   !S.d.rank.has(i)
     ? 'x'
@@ -8,7 +8,7 @@ const symbol = (i) =>
       ? 'circle-open'
       : !isBeyond(i)
         ? 'circle'
-        : place(i) < S.d.low
+        : heightOf(i) < S.d.low
           ? 'triangle-down'
           : 'triangle-up';
 const dots = (some, x, y, size = 7, more = {}) => ({
@@ -28,6 +28,12 @@ const dots = (some, x, y, size = 7, more = {}) => ({
   },
   ...more,
 });
+// The standard deviation of replicates.
+const spreads = (some) => {
+  const { spread } = S.d.measured[0];
+  const bars = { type: 'data', array: some.map(spread ?? (() => 0)), color: css('--soft') };
+  return spread ? { error_y: { ...bars, thickness: 1, width: 3 } } : {};
+};
 const ring = (more = {}) => ({
   type: 'scatter',
   mode: 'markers',
@@ -40,12 +46,12 @@ const ring = (more = {}) => ({
 });
 // Beyond the scale: at its edge.
 const inside = (i) =>
-  S.d.from(S.d.rank.has(i) ? clamp(place(i), S.d.low, S.d.high) : S.d.max ? S.d.low : S.d.high);
+  S.d.from(S.d.rank.has(i) ? clamp(heightOf(i), S.d.low, S.d.high) : S.d.max ? S.d.low : S.d.high);
 function beyond() {
   // what the scale leaves out, which each chart must say
   const far = S.d.order
     .filter(isBeyond)
-    .map((i) => S.d.trials.y[i])
+    .map((i) => S.d.y[i])
     .sort((a, b) => a - b);
   const ends = [...new Set([far[0], far.at(-1)])].map((v) => num(v));
   return far.length
@@ -120,7 +126,10 @@ const charts = {
       };
     });
     menus[0].parentNode.hidden = names.length < 3;
-    const done = d.order.filter((i) => d.isFinished(i) && !d.trials.all[i].includes(null)),
+    const done = d.order.filter(
+        (i) =>
+          (d.isFinished(i) || d.replicates > 1) && d.measured.every((one) => one.value(i) !== null),
+      ),
       parts = [d.isOut, (i) => !d.isOut(i) && !d.isFront(i), d.isFront].map((is) =>
         done.filter(is),
       ),
@@ -135,8 +144,8 @@ const charts = {
     title(
       'front',
       `${count(members.length)} on the front` +
-        (rest.length ? `; ${count(rest.length)} dominated: gray` : '') +
-        (out.length ? `; ${count(out.length)} infeasible: hollow` : '') +
+        (d.rest.dominated ? `; ${count(d.rest.dominated)} dominated: gray` : '') +
+        (d.rest.infeasible ? `; ${count(d.rest.infeasible)} infeasible: hollow` : '') +
         (some.length < done.length ? `; ${shown(some.length, done.length)}` : ''),
     );
     const step = {
@@ -168,20 +177,22 @@ const charts = {
       x = (i) => d.rank.get(i) + 1;
     if (!order.length || d.front) return null;
     const isFew = order.length <= 200,
-      full = order.filter((i) => d.states[t.state[i]] === 'finished'),
-      middle = full.map((i) => t.y[i]).sort((a, b) => a - b),
+      full = order.filter((i) => d.replicates > 1 || d.isFinished(i)),
+      middle = full.map((i) => d.y[i]).sort((a, b) => a - b),
       room = 0.16 * (d.high - d.low);
-    const out = d.trials.n.length - order.length,
+    const out = new Set(d.lead).size - order.length,
+      what = d.replicates > 1 ? `settings of ${d.replicates} runs each, by their mean ± sd` : '',
       median = quantile(middle, 0.5),
       counted = full.length < order.length ? ` of ${count(full.length)} finished` : '';
     title(
       'sorted',
-      `${count(order.length)} ranked` +
+      `${count(order.length)} ${what || 'ranked'}` +
         (out ? `; ${count(out)} not ranked: failed, not ended or without a value` : '') +
         beyond(),
     );
     const line = {
       ...dots(order, x, y),
+      ...spreads(order),
       mode: isFew ? 'lines+markers' : 'lines',
       line: { color: css(isFew ? '--line' : '--accent'), width: isFew ? 1.5 : 2.5 },
     };
@@ -210,7 +221,7 @@ const charts = {
         },
         yaxis: metricAxis(room),
         annotations: [
-          note(1, t.y[order[0]], `#${t.n[order[0]]}  ${num(t.y[order[0]])}`, 50),
+          note(1, d.y[order[0]], `#${t.n[order[0]]}  ${num(d.y[order[0]])}`, 50),
           ...(full.length > 3
             ? [note(quantile(full.map(x), 0.5), median, `median ${num(median)}${counted}`, 30)]
             : []),
@@ -361,8 +372,8 @@ const charts = {
     if (!done.length) return null;
     let top = null;
     for (const i of done.filter((i) => !d.isOut(i)))
-      if (top === null || (d.max ? t.y[i] > top : t.y[i] < top)) {
-        top = t.y[i];
+      if (top === null || (d.max ? d.y[i] > top : d.y[i] < top)) {
+        top = d.y[i];
         best.x.push(t.n[i]);
         best.y.push(top);
       }
@@ -383,7 +394,7 @@ const charts = {
       hoverinfo: 'skip',
     };
     return {
-      data: [step, dots(points, x, inside, 6), ring()],
+      data: [step, dots(points, x, inside, 6, spreads(points)), ring()],
       has: (i) => d.rank.has(i) && S.kept.includes(i),
       mark: (i) => [[[x(i)], [inside(i)]]],
       layout: layout(260, {
@@ -540,9 +551,11 @@ for (const [name, build] of Object.entries(charts)) {
   };
   block.mark = () => {
     if (!window.Plotly || !block.last) return;
-    const marks =
-        S.sel >= 0 && block.last.has(S.sel)
-          ? block.last.mark(S.sel)
+    // Most charts draw a setting, by its first trial.
+    const one = [S.sel, S.d.lead[S.sel]].find((i) => i >= 0 && block.last.has(i)),
+      marks =
+        one !== undefined
+          ? block.last.mark(one)
           : Array.from({ length: block.rings }, () => [[], []]),
       n = block.last.data.length;
     Plotly.restyle(

@@ -151,33 +151,25 @@ function prepare(d) {
     t.y = t.all.map((values) => values[k]);
     for (const axis of d.axes) axis.share = shares[axis.name] ?? null;
   } else d.log = d.curves.log; // the server's choice, for every panel
-  const sign = d.max ? -1 : 1;
   d.at_of = new Map(t.n.map((n, i) => [n, i]));
-  d.isRanked = (i) => t.y[i] !== null && ['finished', 'pruned'].includes(d.states[t.state[i]]);
-  d.order = t.n.map((_, i) => i).filter(d.isRanked);
-  const sums = new Map(),
-    set = (i) => Math.floor((t.n[i] - 1) / d.replicates); // as hpq best: replicates by their mean
-  for (const i of d.order) {
-    const [sum, of] = sums.get(set(i)) ?? [0, 0];
-    sums.set(set(i), [sum + t.y[i], of + 1]);
-  }
-  const mean = new Map(d.order.map((i) => [i, sums.get(set(i))[0] / sums.get(set(i))[1]]));
   d.isFinished = (i) => d.states[t.state[i]] === 'finished';
-  const members = new Set(d.front?.map(([n]) => Math.floor((n - 1) / d.replicates)));
-  d.isFront = (i) => d.isFinished(i) && members.has(set(i));
-  d.isOut = (i) => d.isRanked(i) && t.ok?.[i] === false; // it does not meet the constraints
-  d.order.sort(
-    (a, b) =>
-      d.isOut(a) - d.isOut(b) ||
-      d.isFront(b) - d.isFront(a) ||
-      sign * (mean.get(a) - mean.get(b)) ||
-      a - b,
-  );
-  d.rank = new Map(d.order.map((i, rank) => [i, rank]));
+  place(d);
   Object.assign(d, scaled(d));
   d.measured = d.objectives
-    ? d.objectives.map((one, k) => ({ ...one, ...scaled(one), value: (i) => t.all[i][k] }))
-    : [{ ...d, name: d.metric, value: (i) => t.y[i] }];
+    ? d.objectives.map((one, k) => ({
+        ...one,
+        ...scaled(one),
+        value: (i) => t.all[i][k],
+        ...(d.replicates > 1 ? means(d, one.name) : {}),
+      }))
+    : [
+        {
+          ...d,
+          name: d.metric,
+          value: (i) => t.y[i],
+          ...(d.replicates > 1 ? means(d, d.metric) : {}),
+        },
+      ];
   for (const [k, axis] of d.axes.entries()) axis.values ??= t.p[k];
   if (shown) d.axes.sort((a, b) => b.share - a.share);
   if (d.curve) return;
@@ -185,6 +177,47 @@ function prepare(d) {
   d.sets = new Map(Object.entries(d.more).map(([name, c]) => [name, { c, curve: unpack(c) }]));
   d.first = d.metric; // whose curves come with the trials
   if (d.metric) d.sets.set(d.metric, { c: d.curves, curve: d.curve });
+}
+function place(d) {
+  // The order of the settings is the server's. The first trial of a setting stands for it, with the
+  // mean of its replicates; `t.group` numbers the settings, `t.size` is their number of trials.
+  const t = d.trials,
+    { n: firsts, of } = d.standing[d.metric],
+    setting = (n) => Math.floor((n - 1) / d.replicates) + 1,
+    leads = new Map(),
+    out = new Set();
+  t.group = t.n.map(setting);
+  t.size = t.n.map(() => d.replicates);
+  t.group.forEach((group, i) => {
+    if (!(t.n[leads.get(group)] < t.n[i])) leads.set(group, i);
+  });
+  d.lead = t.group.map((group) => leads.get(group));
+  d.order = [];
+  firsts.forEach((n, k) => {
+    const i = leads.get(setting(n));
+    if (i === undefined) return;
+    d.order.push(i);
+    if (k >= of) out.add(i);
+  });
+  d.ranked = of;
+  d.rank = new Map(d.order.map((i, rank) => [i, rank]));
+  d.isRanked = (i) => d.rank.has(i);
+  d.isOut = (i) => out.has(d.lead[i]); // it does not meet the constraints
+  t.rank = d.lead.map((i) => (d.rank.has(i) && !out.has(i) ? d.rank.get(i) + 1 : null));
+  const members = new Set(d.front?.map(([n]) => setting(n)));
+  d.isFront = (i) => members.has(t.group[i]) && (d.replicates > 1 || d.isFinished(i));
+  d.y = d.replicates > 1 ? t.n.map((_, i) => i).map(means(d, d.metric).value) : t.y;
+}
+function means(d, name) {
+  // of replicates, at the first of each setting
+  const { n, mean, sd, runs } = d.standing[name],
+    at = new Map(n.map((first, k) => [Math.floor((first - 1) / d.replicates) + 1, k])),
+    of = (i) => (d.lead[i] === i ? at.get(d.trials.group[i]) : undefined);
+  return {
+    value: (i) => mean[of(i)] ?? null,
+    spread: (i) => sd[of(i)] ?? 0,
+    words: (i) => (runs[of(i)] ? ` ± ${num(sd[of(i)])} (${runs[of(i)]} of ${d.replicates})` : ''),
+  };
 }
 function scaled({ log, scale: [low, high] }) {
   const pad = (high - low || Math.abs(high) || 1) * 0.04;
@@ -198,7 +231,7 @@ function scaled({ log, scale: [low, high] }) {
 function standing(i) {
   const d = S.d;
   if (d.isOut(i)) return 'infeasible';
-  if (!d.front) return d.rank.has(i) ? `rank ${d.rank.get(i) + 1}` : '';
+  if (!d.front) return d.trials.rank[i] ? `rank ${d.trials.rank[i]} of ${d.ranked}` : '';
   if (d.isFront(i)) return 'on the front';
   const by = rival(i);
   return by === undefined ? '' : `dominated by #${by}`;
@@ -206,8 +239,8 @@ function standing(i) {
 function rival(i) {
   // the first of the front that is as good in every metric and better in one
   const d = S.d,
-    mine = d.trials.all[i];
-  if (!d.isFinished(i) || mine.includes(null)) return undefined;
+    mine = d.measured.map((one) => one.value(d.lead[i]));
+  if (!(d.isFinished(i) || d.replicates > 1) || mine.includes(null)) return undefined;
   const gain = (k, v) => (d.objectives[k].max ? v - mine[k] : mine[k] - v);
   return d.front.find(
     ([, ...its]) => its.every((v, k) => gain(k, v) >= 0) && its.some((v, k) => gain(k, v) > 0),
@@ -232,8 +265,8 @@ function unpack(c) {
 }
 function color(i, alpha = 1) {
   const d = S.d,
-    rank = d.front ? 0 : d.rank.get(i);
-  if (!d.rank.has(i) || d.isOut(i) || (d.front && !d.isFront(i)))
+    rank = d.front ? 0 : d.rank.get(d.lead[i]);
+  if (!d.rank.has(d.lead[i]) || d.isOut(i) || (d.front && !d.isFront(i)))
     return isDark() ? `rgba(150,155,165,${alpha})` : `rgba(130,134,140,${alpha})`;
   const at = (rank / Math.max(1, S.d.order.length - 1)) * (RAMP.length - 1),
     low = Math.min(Math.floor(at), RAMP.length - 2);
@@ -242,7 +275,7 @@ function color(i, alpha = 1) {
 }
 function drawn(most = MANY, among = S.kept) {
   // all, or the best and a seeded sample; worst first
-  const rank = (i) => S.d.rank.get(i) ?? Infinity,
+  const rank = (i) => S.d.rank.get(S.d.lead[i]) ?? Infinity,
     sorted = [...among].sort((a, b) => rank(b) - rank(a));
   if (sorted.length <= most) return sorted;
   const next = random(1),
@@ -273,7 +306,7 @@ function about(i) {
   const t = S.d.trials,
     values = S.d.measured
       .filter((one) => one.name && one.value(i) !== null)
-      .map((one) => `  ${one.name} ${num(one.value(i))}`);
+      .map((one) => `  ${one.name} ${num(one.value(i))}${one.words?.(i) ?? ''}`);
   const params = S.d.axes
     .slice(0, 8)
     .map((a) => `${a.name} = ${num(a.values[i]) === '' ? 'none' : num(a.values[i])}`);
@@ -350,7 +383,7 @@ function keep() {
   const all = S.d.trials.n.map((_, i) => i);
   S.kept = all.filter((i) =>
     [...S.brush].every(([axis, [low, high]]) => {
-      const at = S.axes?.[axis]?.place(i);
+      const at = S.axes?.[axis]?.place(S.d.lead[i]);
       return at !== null && at >= low && at <= high;
     }),
   );

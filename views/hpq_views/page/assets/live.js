@@ -19,7 +19,8 @@ function apply(d, patch) {
       i = t.n.length;
       d.at_of.set(n, i);
     }
-    for (const name of Object.keys(t)) if (name !== 'p') t[name][i] = patch.trials[name][k];
+    for (const [name, column] of Object.entries(patch.trials))
+      if (name !== 'p') t[name][i] = column[k];
     for (const axis of d.axes)
       axis.values[i] = patch.trials.p[patch.names.indexOf(axis.name)]?.[k] ?? null;
   });
@@ -38,6 +39,7 @@ function apply(d, patch) {
   Object.assign(d, patch.objectives);
   d.winner = patch.winner;
   d.scale = patch.scale;
+  d.standing = patch.standing;
   d.metrics = patch.metrics;
   d.at = patch.at;
   prepare(d);

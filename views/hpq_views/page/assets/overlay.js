@@ -87,7 +87,7 @@ const overlay = {
       }
       if (!ranked.includes(d)) return;
       const end = (i) => (d.trials.start[i] ?? 0) + d.trials.took[i],
-        inside = (i) => d.from(clamp(d.to(d.trials.y[i]), d.low, d.high)), // as every chart
+        inside = (i) => d.from(clamp(d.to(d.y[i]), d.low, d.high)), // as every chart
         y = [];
       for (const i of [...d.order].sort((a, b) => end(a) - end(b)))
         y.push(y.length ? (d.max ? Math.max : Math.min)(y.at(-1), inside(i)) : inside(i));

@@ -45,12 +45,12 @@ const table = {
     return [
       { id: 'n', name: '#', value: on('n') },
       { id: 'state', name: 'state', value: (i) => d.states[t.state[i]] },
-      ...(d.front || t.ok
+      ...(d.front || t.ok || d.replicates > 1
         ? [
             {
               id: 'rank',
               name: d.front ? 'front' : 'rank',
-              value: (i) => d.rank.get(i) ?? null,
+              value: (i) => d.rank.get(d.lead[i]) ?? null,
               text: (_, i) => standing(i),
             },
           ]
@@ -62,6 +62,7 @@ const table = {
           name: one.name,
           max: one.max,
           value: one.value,
+          text: one.words && ((v, i) => (v === null ? '' : num(v) + one.words(i))),
           key: (i) => (d.rank.has(i) ? one.value(i) : null), // trials without a rank come last
         })),
       ...d.axes
@@ -87,7 +88,8 @@ const table = {
       typeof a === 'number' && typeof b === 'number'
         ? a - b
         : String(a).localeCompare(String(b), 'en', { numeric: true });
-    return [...S.kept].sort((a, b) => {
+    // Replicates are one row.
+    return S.kept.filter((i) => S.d.lead[i] === i).sort((a, b) => {
       const v = key(a),
         w = key(b);
       return isNone(v) || isNone(w)
@@ -109,7 +111,8 @@ const table = {
       isNumber = (v) => typeof v === 'number';
     title(
       'table',
-      `${count(order.length)} of ${count(S.d.trials.n.length)}` +
+      `${count(order.length)} of ${count(new Set(S.d.lead).size)}` +
+        (S.d.replicates > 1 ? ` settings of ${S.d.replicates} runs each` : '') +
         (pages > 1 ? `, page ${table.page + 1} of ${pages}` : '') +
         (S.d.axes.length > WIDE ? `; the ${WIDE} most important parameters` : ''),
     );
@@ -132,7 +135,7 @@ const table = {
     top.append(head);
     rows.append(
       ...order.slice(from, from + size).map((i) => {
-        const row = el('tr', '', { tabIndex: 0, ariaCurrent: String(i === S.sel) });
+        const row = el('tr', '', { tabIndex: 0, ariaCurrent: String(i === S.d.lead[S.sel]) });
         row.dataset.n = S.d.trials.n[i];
         row.append(
           ...columns.map((c) => {
@@ -153,12 +156,13 @@ const table = {
     morph($('#table tbody'), rows);
   },
   mark() {
-    if (S.sel >= 0 && !$(`#table tr[data-n="${S.d.trials.n[S.sel]}"]`)) {
-      table.to = S.sel;
+    const lead = S.d.lead[S.sel],
+      n = S.d.trials.n[lead];
+    if (S.sel >= 0 && !$(`#table tr[data-n="${n}"]`)) {
+      table.to = lead;
       return table.draw();
     }
-    for (const row of $$('#table tbody tr'))
-      row.ariaCurrent = String(+row.dataset.n === S.d.trials.n[S.sel]);
+    for (const row of $$('#table tbody tr')) row.ariaCurrent = String(+row.dataset.n === n);
   },
   reset() {
     const sort = S.d.front || S.d.trials.ok ? 'rank' : S.d.metric ? 'y' : 'n';
@@ -177,14 +181,21 @@ const panel = {
       top = el('div', '', { className: 'title' }),
       list = el('dl', '', { className: 'pairs' }),
       now = el('div');
-    const rank = d.rank.get(i),
-      best = d.front ? d.at_of.get(rival(i)) : d.order[0];
+    const best = d.front ? d.at_of.get(rival(i)) : d.order[0];
     tools.append(el('button', 'Close'));
     const rows = [
       ['state', d.states[t.state[i]]],
-      ...d.measured.map((one) => [one.name, num(one.value(i), 6)]),
-      ['rank', d.front || rank === undefined ? '' : `${rank + 1} of ${d.order.length}`],
-      ['result', d.front || d.isOut(i) ? standing(i) : ''],
+      ...d.measured.map((one, k) => [one.name, num(d.front ? t.all[i][k] : t.y[i], 6)]),
+      ...(d.replicates > 1
+        ? [
+            ['seed', t.seed[i]],
+            ...d.measured.map((one) => [
+              `mean ${one.name}`,
+              num(one.value(d.lead[i])) + one.words(d.lead[i]),
+            ]),
+          ]
+        : []),
+      ['result', standing(i)],
       ['why', t.why[i]],
       ...d.axes
         .slice(0, 3 * WIDE)

@@ -1,0 +1,120 @@
+"""Rank the results of a sweep once, for every view: rank, winner, front, feasible or not.
+
+A setting is one set of parameters: a trial, or its replicates, which count once, by their mean. The
+store keeps the same order (`TrialReader.ranking`), so a view that reads few trials prints the same
+numbers. Charts of a page get the order, and rank nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from hpq.domain.sweep import Goal, SweepView
+from hpq.domain.trial import ReplicateGroup, Standing, TrialState, TrialView
+from hpq.search.replicates import first_of_set
+from hpq.store.reader import StoreReader
+from hpq_views.analysis.front import Front, front_of
+
+RANKED = (TrialState.FINISHED, TrialState.PRUNED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standings:
+    """The settings of a sweep with a result, each by the number of its first trial, best first.
+
+    `infeasible` settings have results, of which none meets the constraints. `groups` are the
+    results of each setting, empty if only the order was read.
+    """
+
+    sweep: SweepView
+    order: Sequence[int]  # feasible; () of several metrics
+    infeasible: Sequence[int] = ()
+    groups: Mapping[int, ReplicateGroup] = field(default_factory=dict)
+    front: Front | None = None
+
+    @cached_property
+    def _ranks(self) -> Mapping[int, int]:
+        return {first: rank for rank, first in enumerate(self.order, start=1)}
+
+    def of(self, number: int) -> Standing:
+        """Return where the trial with this number stands."""
+        first = first_of_set(self.sweep, number)
+        return Standing(
+            setting=(first - 1) // self.sweep.replicates + 1,
+            rank=self._ranks.get(first, 0),
+            of=len(self.order),
+            is_front=None if self.front is None else number in self.front.numbers,
+        )
+
+    def placed(self, trial: TrialView) -> TrialView:
+        """Return the trial with its standing."""
+        return replace(trial, standing=self.of(trial.id.number))
+
+    def best(self, trials: Mapping[int, TrialView], most: int) -> list[TrialView]:
+        """Return the first trials of the best settings, as `TrialReader.best`.
+
+        `trials` are those that were ranked, by number.
+        """
+        found = []
+        for first in self.order[:most]:
+            if (trial := trials.get(first)) is None:
+                continue  # a page of very many trials does not hold all
+            group = self.groups[first]
+            if group.of > 1:
+                trial = replace(trial, objective=group.mean, group=group)
+            found.append(self.placed(trial))
+        return found
+
+
+def result_of(trial: TrialView) -> float | None:
+    """Return the result that ranks a trial; None if it has none, or has not ended."""
+    if trial.state not in RANKED or trial.objective is None or math.isnan(trial.objective):
+        return None
+    return trial.objective
+
+
+def standings_of(
+    sweep: SweepView, trials: Iterable[TrialView], others: Mapping[int, float] | None = None
+) -> Standings:
+    """Rank trials; `others` are feasible results of trials that are not among them."""
+    if sweep.objectives:
+        return Standings(sweep=sweep, order=(), front=front_of(sweep, trials))
+    feasible = dict(others or {})
+    infeasible = dict[int, float]()
+    for trial in trials:
+        feasible.pop(trial.id.number, None)
+        value = result_of(trial)
+        if value is not None:
+            (feasible if sweep.is_feasible(trial.metrics) else infeasible)[trial.id.number] = value
+    return ranked(sweep, feasible, infeasible)
+
+
+def ranked(
+    sweep: SweepView, feasible: Mapping[int, float], infeasible: Mapping[int, float]
+) -> Standings:
+    """Rank results by the number of their trial; settings with equal means by number."""
+    groups = _grouped(sweep, feasible)
+    rest = {first: g for first, g in _grouped(sweep, infeasible).items() if first not in groups}
+    sign = -1 if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else 1
+    order = sorted(groups, key=lambda first: (sign * groups[first].mean, first))
+    return Standings(sweep=sweep, order=order, infeasible=[*rest], groups=groups | rest)
+
+
+def _grouped(sweep: SweepView, results: Mapping[int, float]) -> dict[int, ReplicateGroup]:
+    found = dict[int, list[float]]()
+    for number in sorted(results):
+        found.setdefault(first_of_set(sweep, number), []).append(results[number])
+    return {
+        first: ReplicateGroup(first=first, of=sweep.replicates, objectives=tuple(some))
+        for first, some in found.items()
+    }
+
+
+def read_standings(reader: StoreReader, sweep: SweepView) -> Standings:
+    """Read where every trial stands; of several metrics, from all results."""
+    if sweep.objectives:
+        return standings_of(sweep, reader.trials.begun(sweep.id))
+    return Standings(sweep=sweep, order=reader.trials.ranking(sweep))
