@@ -21,7 +21,7 @@ Code = Literal[
     "code-too-large", "column-unknown", "command-unknown",
     "confirmation-missing", "connected-already", "connection-changing", "connection-ended",
     "connection-lost", "constraints-unmet", "context-unknown", "counter", "cuda-mismatch",
-    "data-found", "data-missing", "declined", "disk-full", "drain-undone", "drained",
+    "data-found", "data-missing", "declined", "disk-full", "disk-low", "drain-undone", "drained",
     "extra-missing", "failed", "file-encoding",
     "file-exists", "file-not-found", "file-overwritten", "file-too-large", "file-unreadable",
     "file-unwritable", "files-not-kept", "files-not-stored", "filter-invalid",

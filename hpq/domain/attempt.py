@@ -83,6 +83,8 @@ class ReportBatch:
     restarted: str = ""  # why the training cannot resume from its checkpoint
     run_info: str = ""  # JSON of what the script set beside numbers; "" if unchanged
     curve_points: int = CURVE_POINTS  # that a metric keeps
+    # Why files of the trial are in no store, `ID text`; "" once they are, None if unchanged.
+    unkept: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

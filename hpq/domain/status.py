@@ -39,6 +39,7 @@ class Worker:
     store: str = ""
     only: str = ""  # the one sweep that it runs; "" for any
     pod: str = ""  # the pod's name; "" outside a cluster
+    low_disk: str = ""  # the directory whose disk has little space, with the space left
     gpu_util: float | None = None  # percent, of the GPUs of the trial that it runs
     refuses: dict[str, Notice] = field(default_factory=dict)
     unreadable: str = ""  # why its record cannot be decoded: only its name and `seen_ms` are known

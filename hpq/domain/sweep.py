@@ -12,6 +12,7 @@ from enum import StrEnum
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
 from hpq.domain.trial import Json, TrialState
+from hpq.notice import Notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +322,8 @@ class SweepView(RunnableSweep):
     retry_ended: str = ""  # why the retried trials that waited were returned to failed, one line
     reached: TargetReached | None = None
     unstored: int = 0  # trials whose files wait for their store
+    unkept: int = 0  # trials with files that are in no store and wait for none
+    unkept_why: Notice | None = None  # of the last one, which the text names
     bands: tuple[int, ...] = ()  # early-termination bands that some trial has reached
     counts: Counts = field(default_factory=Counts)
 

@@ -29,6 +29,8 @@ from hpq.filestore.base import (
 from hpq.redis import credentials
 from hpq.settings import Settings
 
+LOW_BYTES = 2**30  # a checkpoint of a large model needs more
+
 
 def location(settings: Settings) -> str:
     """Return the store that commands use: HPQ_STORE, else the store of `hpq run`."""
@@ -238,6 +240,24 @@ def regular(root: Path) -> Iterator[tuple[str, os.stat_result]]:
                 stat = os.lstat(path)
                 if os.path.isfile(path) and not os.path.islink(path):
                     yield os.path.relpath(path, root), stat
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the space that this user may still write to the disk of a folder.
+
+    Raises:
+        OSError: there is no such folder.
+    """
+    disk = os.statvfs(folder)
+    return (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize
+
+
+def low_disk(folder: Path) -> str:
+    """Return a folder and the space left if its disk has less than 1 GiB, else ""."""
+    with suppress(OSError):
+        if (free := free_bytes(folder)) < LOW_BYTES:
+            return f"{folder} has {free / 2**20:,.0f} MiB of free space"
+    return ""
 
 
 # The types that callers distinguish, the narrower first.

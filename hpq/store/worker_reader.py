@@ -301,6 +301,7 @@ def _decoded(name: str, seen_ms: int, r: Reader, silent_since: float) -> Worker:
         store=r.text("store"),
         only=r.text("only"),
         pod=r.text("pod"),
+        low_disk=r.text("low_disk"),
         gpu_util=r.parse("gpu_util", None, real),
         refuses=r.parse("refuses", dict[str, Notice](), _refusals),
     )

@@ -142,6 +142,7 @@ def encode_batch(batch: ReportBatch) -> dict[str, Field]:
         "checkpoint_step": checkpoint.step if checkpoint else None,
         "restarted": batch.restarted[:_WHY_CHARACTERS] or None,
         "run_info": batch.run_info or None,
+        "unkept": batch.unkept,
         "curve_points": batch.curve_points if batch.curve_points < CURVE_POINTS else None,
     }
 

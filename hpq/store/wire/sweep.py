@@ -33,7 +33,9 @@ from hpq.domain.sweep import (
     refusal_of_schema,
 )
 from hpq.domain.trial import Json
+from hpq.error_ids import Code
 from hpq.errors import DecodeError
+from hpq.notice import Notice
 from hpq.store.wire import records
 from hpq.store.wire.fields import (
     MOST,
@@ -50,6 +52,7 @@ from hpq.store.wire.fields import (
     real,
 )
 
+_UNKEPT: tuple[Code, ...] = ("files-not-kept", "checkpoint-not-kept")
 _FILE = b"file:"  # each appended file is a field of the sweep's hash, file:STAGE
 
 _LAUNCH = records.Record(
@@ -173,11 +176,20 @@ def decode_sweep(
         budget=_decode_budget(r),
         least_ms=r.count("least_ms"),
         unstored=r.count("unstored"),
+        unkept=r.count("unkept"),
+        unkept_why=r.parse("unkept_why", None, _decode_unkept),
         retry_ended=r.text("retry_ended"),
         reached=r.parse("reached", None, _REACHED.parse),
         bands=r.parse("bands", (), _bands),
         counts=r.counts(queued, running, dropped),
     )
+
+
+def _decode_unkept(text: str) -> Notice:
+    """Decode why files of a trial are not kept: `7 files-not-kept HPQ_STORE is not set; …`."""
+    trial, word, why = text.split(" ", 2)
+    code = next((one for one in _UNKEPT if one == word), _UNKEPT[0])
+    return Notice(code, f"#{count(trial)}: {cut(why)}")
 
 
 def decode_durations(key: str, sums: Sequence[bytes | None]) -> DurationStats:

@@ -17,9 +17,10 @@ from hpq.access.session import Server, Session, open_session
 from hpq.code.command import interpreter, is_own
 from hpq.code.signing import fingerprint, key_of, verifying_key
 from hpq.domain.status import Worker
+from hpq.domain.sweep import SweepView
 from hpq.error_ids import Code
 from hpq.errors import DataMissing, ExitCode, HpqError, SettingsError
-from hpq.filestore.stores import location, open_files
+from hpq.filestore.stores import free_bytes, location, low_disk, open_files
 from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.redis.acl import DEFAULT_OFF, ROLES, person_of
 from hpq.redis.credentials import parse, redact
@@ -28,9 +29,11 @@ from hpq.settings import Settings
 from hpq.store.worker_reader import server_memory
 from hpq_views.text.text import size, trials_of
 from hpq_views.why.pods import why_no_pod_runs
+from hpq_views.why.verdict import explain_disks, explain_files
 from hpq_views.why.waiting import how_to_start
 from hpq_views.why.warn import POD_STORE
 
+_NEWEST = 20  # sweeps that are checked
 _STORE = "HPQ_STORE=/a/directory/that/all/workers/see, or a URL"
 
 
@@ -73,6 +76,9 @@ def _check_redis(session: Session, in_cluster: str | None) -> Iterator[Finding]:
     yield good("redis-answers", f"{redact(session.url)} answers: Redis {session.version}")
     yield from _server(session)
     yield from _workers(session, in_cluster)
+    for sweep in session.reader.sweeps.get_each(session.reader.sweeps.ids(_NEWEST)):
+        for notice in explain_files(sweep) if isinstance(sweep, SweepView) else ():
+            yield poor(notice.code, f"{sweep.id}: {notice.text}")
 
 
 def _server(session: Session) -> Iterator[Finding]:
@@ -147,6 +153,8 @@ def _workers(session: Session, in_cluster: str | None) -> Iterator[Finding]:
             remedy = how_to_start(Server.CLUSTER, kubectl=in_cluster)
         yield note("no-worker", "no worker is running", remedy)
     yield from _stores(workers)
+    for notice in explain_disks(workers):
+        yield poor(notice.code, notice.text)
     own_key = fingerprint(verifying_key(session.settings))
     for worker in workers:
         if own_key and worker.key not in ("", own_key):
@@ -259,6 +267,8 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
             "uv pip install --torch-backend=auto --reinstall-package torch torch"
             " (the build for this driver)",
         )
+    if text := low_disk(settings.work_root):
+        yield poor("disk-low", text, "free space there, or set HPQ_SCRATCH to another disk")
     names = gpu_names()
     if names:
         yield good("gpus", f"GPUs here: {'; '.join(names)}")
@@ -267,7 +277,9 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
     try:
         key = key_of(settings, make=False)
         which = fingerprint(key) or "none yet; the first enqueue makes one"
-        what = f"HPQ_HOME is {settings.home} ({size(bytes_of(settings.home))}), code key {which}"
+        used = size(bytes_of(settings.home))
+        free = f", {size(free_bytes(settings.home))} free" if settings.home.exists() else ""
+        what = f"HPQ_HOME is {settings.home} ({used}{free}), code key {which}"
         yield good("code-key", what)
     except HpqError as error:
         yield Finding.of(error)

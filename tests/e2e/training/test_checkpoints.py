@@ -365,8 +365,10 @@ def test_a_store_that_cannot_be_written_fails_no_trial_and_is_tried_again(lab, s
     lab.worker()
     lab.wait_until(lambda: "checkpoint-not-kept" in ids(lab.log()), "the complaint")
     assert lab.trial(sid).checkpoint is None and lab.trial(sid).state is TrialState.RUNNING
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).unkept == 1, "the views' notice")
     (shelf / "hpq").unlink()
     assert wait_pointer(lab, sid).store == "abcd1234"
+    assert lab.reader.sweeps.get(sid).unkept == 0
     (shelf / "hpq").rename(shelf / "away")
     (shelf / "hpq").write_text("again")
     lab.go()

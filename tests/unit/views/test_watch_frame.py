@@ -172,6 +172,19 @@ def test_what_needs_the_user_stands_above_the_trials() -> None:
         assert all(word in notice.text for word, notice in zip(words, needs, strict=True))
 
 
+def test_files_that_are_not_kept_and_disks_with_little_space_are_named() -> None:
+    why = Notice("checkpoint-not-kept", "#7: cannot store a checkpoint: No space left")
+    scene = _scene(unkept=2, unkept_why=why, unstored=1)
+    low = [Worker(name=f"w{n}", host="box", low_disk="/tmp has 7 MiB") for n in (1, 2)]
+    status = replace(scene.sweep_status, workers=(*scene.sweep_status.workers, *low))
+    needs = needed_actions(status, None)
+    codes = ["files-not-stored", "checkpoint-not-kept", "disk-low"]
+    assert [notice.code for notice in needs] == codes
+    assert "2 trials" in needs[1].text and why.text in needs[1].text
+    assert "box" in needs[2].text and "/tmp has 7 MiB" in needs[2].text
+    assert not needed_actions(_scene(unkept_why=why).sweep_status, None), "all are kept by now"
+
+
 def test_a_held_sweep_of_local_code_may_have_a_faulty_file() -> None:
     status = _scene(held="5 of 5 trials failed").sweep_status
     status = replace(status, sweep=replace(status.sweep, launch=Launch(bundled=True)))

@@ -15,7 +15,8 @@ from typing import IO
 
 import pytest
 
-from hpq.domain.trial import Checkpoint, Claim, TrialId
+from hpq.domain.attempt import Outcome
+from hpq.domain.trial import Checkpoint, Claim, TrialId, TrialState
 from hpq.filestore.base import Files
 from hpq.filestore.stores import open_files
 from hpq_worker.attempt.execution import Signals
@@ -110,6 +111,48 @@ def test_a_directory_that_is_never_quiet_is_named_once(kept, monkeypatch) -> Non
         assert not looks(kept)
         clock.now += 5
     assert codes == ["checkpoint-not-kept"]
+
+
+def test_views_hear_of_a_checkpoint_that_is_not_stored_until_one_is(kept) -> None:
+    reports = kept._reports
+
+    def told() -> str | None:
+        batch = reports.batch()
+        reports.acknowledge(batch)
+        return batch.unkept
+
+    store, kept._files = kept._files, Full(kept._files)
+    (kept._paths.checkpoint / "state").write_text("first")
+    for _ in range(4):
+        kept._attempt(kept._scan)
+    why = told() or ""
+    assert why.startswith("checkpoint-not-kept ") and "No space left" in why
+    kept._attempt(kept._scan)
+    assert told() is None, "each retry would send it"
+    kept._files = store
+    assert looks(kept) and told() == ""
+
+
+def test_views_hear_of_files_without_a_store_and_nothing_of_an_earlier_attempt(kept) -> None:
+    kept._claim = replace(kept._claim, attempt=2, checkpoint=None)
+    kept._files = None
+    assert kept.restore() and kept._reports._unkept == ""
+    kept._paths.out.mkdir(exist_ok=True)
+    (kept._paths.out / "model.pt").write_text("x")
+    kept.publish_artifacts(Outcome(state=TrialState.FINISHED))
+    assert "HPQ_STORE is not set" in (kept._reports.batch().unkept or "")
+
+
+class Full:
+    """A store on a full disk."""
+
+    def __init__(self, files: Files) -> None:
+        self._files, self.id = files, files.id
+
+    def __getattr__(self, name: str) -> object:
+        if name == "write":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return getattr(self._files, name)
 
 
 def test_a_checkpoint_has_the_reports_that_still_wait_in_the_pipe_when_it_is_seen(kept) -> None:

@@ -76,8 +76,16 @@ def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> di
         "note": sweep.note,
         **budget_record(sweep.budget),
         **({"files_not_stored": sweep.unstored} if sweep.unstored else {}),
+        **_unkept(sweep),
         "not_taken": why.record() if why else None,
     }
+
+
+def _unkept(sweep: SweepView) -> dict[str, Any]:
+    why = sweep.unkept_why
+    if not sweep.unkept or why is None:
+        return {}
+    return {"files_not_kept": {"trials": sweep.unkept, **why.record()}}
 
 
 def _several(sweep: SweepView) -> dict[str, Any]:

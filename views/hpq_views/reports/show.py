@@ -31,7 +31,7 @@ from hpq_views.text.text import (
     value,
     width,
 )
-from hpq_views.why.verdict import explain_unstored, state_counts, state_span
+from hpq_views.why.verdict import explain_files, state_counts, state_span
 
 _CURVE, _LEAST_CURVE = 60, 8  # columns
 _MOST_INFO = 30  # lines of what a script has set; --json has all
@@ -84,7 +84,7 @@ def sweep_lines(
             "early terminate": describe_rule(sweep.early) if sweep.early else "",
             "target": describe_target(sweep)
             or (f"{metric.target:g}" if metric and metric.target is not None else ""),
-            "files": unstored.text if (unstored := explain_unstored(sweep)) else "",
+            "files": "; ".join(one.text for one in explain_files(sweep)),
             "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
             "history": sweep.history,
             "method": f"{sweep.method}, seed {sweep.seed}" + _sampling(sweep),

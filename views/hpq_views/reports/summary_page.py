@@ -36,7 +36,13 @@ from hpq_views.text.text import (
     trials_of,
     width,
 )
-from hpq_views.why.verdict import note_lines, state_counts, state_span
+from hpq_views.why.verdict import (
+    explain_disks,
+    explain_files,
+    note_lines,
+    state_counts,
+    state_span,
+)
 
 _BAR, _LEAST_BAR = 20, 5  # columns
 _MOST_EFFECTS = 8  # parameters
@@ -203,8 +209,9 @@ def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
     why = explain_waits(reader, [sweep], session).get(sweep.id)
     head = f"{sweep.id}  {state_span(sweep, why).text}  {', '.join(state_counts(sweep))}"
     show_lines([[Span(head)]], whole=True)
-    if why:
-        show_lines(note_lines(why.text, columns))
+    troubles = [*explain_files(sweep), *explain_disks(reader.workers.live(sweep.queue))]
+    for notice in [*([why] if why else []), *troubles]:
+        show_lines(note_lines(notice.text, columns))
     if words := describe_target(sweep):
         print(words)
     if sweep.budget:

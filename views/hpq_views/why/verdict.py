@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hpq.domain.metric_check import metric_warning
-from hpq.domain.status import SweepStatus, event_ms
+from hpq.domain.status import SweepStatus, Worker, event_ms
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import ExitCode
-from hpq.notice import Notice, plural
+from hpq.notice import Notice
 from hpq_views.analysis.eta import TimeLeft, sweep_eta
 from hpq_views.analysis.front import Front
 from hpq_views.analysis.pruning import describe_target
@@ -178,18 +178,32 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
         else:
             text = f"{failed} failed; {failures}"
         out.append(Notice("trials-failed", text))
-    if unstored := explain_unstored(sweep):
-        out.append(unstored)
+    out += explain_files(sweep)
+    out += explain_disks(status.workers)
     return out
 
 
-def explain_unstored(sweep: SweepView) -> Notice | None:
-    """Return a notice if files of ended trials wait for their store."""
-    if not sweep.unstored:
-        return None
-    whose = f"files of {sweep.unstored} {plural(sweep.unstored, 'trial')}"
-    text = f"{whose} are not stored yet; their workers' machines store them when the store is back"
-    return Notice("files-not-stored", text)
+def explain_files(sweep: SweepView) -> list[Notice]:
+    """Return a notice each if files of trials wait for their store, or are in no store."""
+    found: list[Notice] = []
+    if sweep.unstored:
+        whose = f"files of {trials_of(sweep.unstored)}"
+        later = "their workers' machines store them when the store is back"
+        found.append(Notice("files-not-stored", f"{whose} are not stored yet; {later}"))
+    if sweep.unkept and sweep.unkept_why:
+        whose = f"files of {trials_of(sweep.unkept)} are in no store"
+        last = clean(sweep.unkept_why.text)
+        found.append(Notice(sweep.unkept_why.code, f"{whose}; the last is {last}"))
+    return found
+
+
+def explain_disks(workers: Iterable[Worker]) -> list[Notice]:
+    """Return a notice for each host on whose disk workers have little space."""
+    low = {worker.host: worker.low_disk for worker in workers if worker.low_disk}
+    return [
+        Notice("disk-low", clean(f"{host}: {text}; free space there"))
+        for host, text in sorted(low.items())
+    ]
 
 
 def _why_waiting(

@@ -218,7 +218,9 @@ class AttemptRunner:
                 publisher.remove_older()
         if outcome is None or not _is_over(result):
             return result
-        return replace(result, outcome=publisher.publish_artifacts(outcome))
+        needs_checkpoint = outcome.failure is not None or sweep.keep is not None
+        outcome = publisher.publish_artifacts(outcome, needs_checkpoint=needs_checkpoint)
+        return replace(result, outcome=outcome)
 
     def close(self) -> None:
         """End the runner, if there is one, and then remove the copy of the code."""

@@ -23,6 +23,7 @@ from hpq.code.signing import fingerprint
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Json
+from hpq.filestore.stores import low_disk
 from hpq.gpus import gpu_names
 from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
@@ -58,6 +59,7 @@ class PresenceRecord:
             "state": "stopping" if is_stopping else "busy" if trial else "idle",
             "trial": trial,
             "fault": "" if trial else backoff.fault,
+            "low_disk": low_disk(self._parts.settings.work_root),
             "gpu_util": "" if gpu_util is None else f"{gpu_util:.0f}",
             # The first enqueue of this user may create the key later.
             "key": fingerprint(self._parts.trust.key),

@@ -30,7 +30,7 @@ from hpq.filestore.base import (
     is_own,
     is_reachable,
 )
-from hpq.notice import tagged
+from hpq.notice import Notice, tagged
 from hpq.private_files import make_private
 from hpq_worker.files import artifacts, history_file
 from hpq_worker.files.save_watch import (
@@ -94,6 +94,7 @@ class CheckpointPublisher:
         self._watch = SaveWatch(quiet_s)
         self._is_restless = False
         self._error = ""
+        self._is_kept = True  # as far as the views of the sweep say
 
     # --- the beginning --------------------------------------------------------------------------
 
@@ -106,6 +107,8 @@ class CheckpointPublisher:
             OSError: the store or the disk fails now; another worker may succeed.
         """
         pointer = self._claim.checkpoint
+        if self._claim.attempt > 1:
+            self._reports.files_kept()  # what an earlier attempt lost does not count any more
         if pointer is None:
             if self._claim.attempt - self._claim.unbegun > 1:
                 none = "no checkpoint was stored" if self._files else artifacts.no_store()
@@ -168,7 +171,18 @@ class CheckpointPublisher:
                 why = f"its checkpoint cannot be read: {error}"
         return why
 
-    def _log_line(self, text: str, code: Code = "files-not-kept") -> None:
+    def _not_kept(self, text: str, code: Code = "files-not-kept") -> None:
+        """Log why files of the trial are not kept, and let the sweep's views say it."""
+        self._log_line(text, code)
+        self._reports.files_kept(Notice(code, text))
+        self._is_kept = False
+
+    def _kept(self) -> None:
+        if not self._is_kept:
+            self._is_kept = True
+            self._reports.files_kept()
+
+    def _log_line(self, text: str, code: Code) -> None:
         line = tagged(text, code)
         log.warning("%s: %s", self._claim.trial, line)
         self._reports.log(f"hpq: {line}\n".encode())
@@ -205,7 +219,7 @@ class CheckpointPublisher:
             message = f"cannot store a checkpoint: {error}"
             if message != self._error:  # each retry, every two seconds, would log it
                 self._error = message
-                self._log_line(f"{message}; training continues", "checkpoint-not-kept")
+                self._not_kept(f"{message}; training continues", "checkpoint-not-kept")
             return False
         self._error = ""
         return True
@@ -243,7 +257,7 @@ class CheckpointPublisher:
             line = (
                 f"no checkpoint is stored: {seldom}, so hpq cannot see where a save ends; {remedy}"
             )
-            self._log_line(line, "checkpoint-not-kept")
+            self._not_kept(line, "checkpoint-not-kept")
 
     def _is_open(self, seen: Sequence[Entry], now: float) -> bool:
         """Return True if the trial still writes a file of the save."""
@@ -275,6 +289,7 @@ class CheckpointPublisher:
             self._files.remove(to)  # written in place meanwhile: the copy may be torn
             return
         self._newest = found
+        self._kept()
         self._copies.append(replace(position, store=self._files.id, path=to))
         self._reports.publish(self._copies[-1])
         self._notify()
@@ -311,22 +326,25 @@ class CheckpointPublisher:
             self._signals.is_late,
         )
 
-    def publish_artifacts(self, outcome: Outcome) -> Outcome:
+    def publish_artifacts(self, outcome: Outcome, *, needs_checkpoint: bool = True) -> Outcome:
         """Copy the files of the output directory to the store; return the outcome that names them.
 
         Files that cannot be copied now wait in the directory, and the log names it.
+        `needs_checkpoint`: the trial may resume, or the sweep keeps checkpoints.
         """
+        if not needs_checkpoint:
+            self._kept()
         out = self._paths.out
         to = f"{self._base}/artifacts"
         files = self._files
         if not out.exists():
             return outcome
         if files is None:
-            artifacts.publish(out, None, to, lambda: True, self._log_line)
+            artifacts.publish(out, None, to, lambda: True, self._not_kept)
             return outcome
         try:
             kept = self._thread.call_until(
-                lambda go_on: (artifacts.publish(out, files, to, go_on, self._log_line),),
+                lambda go_on: (artifacts.publish(out, files, to, go_on, self._not_kept),),
                 self._signals.is_late,
             )
         except OSError as error:
@@ -344,7 +362,7 @@ class CheckpointPublisher:
         try:
             waiting = artifacts.keep_unstored(self._paths.work, self._prefix, store, self._claim)
         except OSError as error:
-            self._log_line(f"{begin}; no later try, since {error}; they {artifacts.remain(out)}")
+            self._not_kept(f"{begin}; no later try, since {error}; they {artifacts.remain(out)}")
             return outcome
         self._log_line(f"{begin}; {artifacts.wait([out])}", "files-not-stored")
         return replace(outcome, unstored=waiting)

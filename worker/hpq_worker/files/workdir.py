@@ -24,6 +24,7 @@ from pathlib import Path
 import hpq
 from hpq.domain.trial import Claim, TrialId
 from hpq.errors import SettingsError
+from hpq.filestore.stores import free_bytes
 from hpq.private_files import make_private, why_not_private
 
 _HPQ = Path(hpq.__file__).parent
@@ -218,9 +219,7 @@ def full_disk(*folders: Path) -> str:
     """Return an error that names a folder whose disk is full; "" if none is."""
     for folder in folders:
         with suppress(OSError):
-            disk = os.statvfs(folder)
-            free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
-            if free * disk.f_frsize < _LEAST_BYTES:
+            if free_bytes(folder) < _LEAST_BYTES:
                 return f"No space left on device: {folder}"
     return ""
 

@@ -16,12 +16,14 @@ from hpq.domain.attempt import ReportBatch, curve_points
 from hpq.domain.metric_check import ENOUGH_REPORTS, near_miss
 from hpq.domain.sweep import Metric, ObjectiveValue
 from hpq.domain.trial import Checkpoint, Point
+from hpq.notice import Notice
 from hpq.reporting import MAX_NAMES, is_metric_name
 
 _BACKLOG_POINTS = 20_000
 _BACKLOG_LOG_BYTES = 1_048_576
 _BATCH_POINTS = 1_000  # 3 arguments each in one script call
 _BATCH_LOG_BYTES = 65_536
+_LONGEST_WHY = 300  # characters
 
 
 class ReportBuffer:
@@ -47,6 +49,7 @@ class ReportBuffer:
         self.dropped = ""  # the first name beyond the limit
         self._checkpoint: Checkpoint | None = None  # to be published
         self._restarted = ""
+        self._unkept: str | None = None
         self.published: Checkpoint | None = None  # by this attempt: Redis points to it
         self.step = 0
         self.last = math.nan
@@ -128,6 +131,12 @@ class ReportBuffer:
         """Discard earlier reports: training starts again although a checkpoint existed."""
         with self._lock:
             self._restarted = why
+            self._is_new = True
+
+    def files_kept(self, why: Notice | None = None) -> None:
+        """Set why files of the trial are in no store; None: they are now."""
+        with self._lock:
+            self._unkept = f"{why.code} {why.text[:_LONGEST_WHY]}" if why else ""
             self._is_new = True
 
     def position(self) -> Checkpoint:
@@ -226,11 +235,13 @@ class ReportBuffer:
                     checkpoint=self._checkpoint,
                     restarted=self._restarted,
                     run_info=self._run_info,
+                    unkept=self._unkept,
                     curve_points=curve_points(len(self._counts)),
                 )
                 self._checkpoint = None
                 self._restarted = ""
                 self._run_info = ""
+                self._unkept = None
                 del self._log[:_BATCH_LOG_BYTES]
                 self._is_new = bool(self._points or self._log)
             return self._sent

@@ -54,6 +54,21 @@ local function take_run_info(s, t, info)
   end
 end
 
+-- Why files of a trial are in no store, or '' once they are: a sweep has the number of such trials, and
+-- the reason of the last one.
+local function take_unkept(s, t, why)
+  also(s, 'unkept')
+  also(t, 'unkept')
+  if is_set(why) then
+    if not is_set(t.unkept) then add(s, 'unkept', 1) end
+    set(t, 'unkept', '1')
+    set(s, 'unkept_why', t.N .. ' ' .. why)
+  elseif is_set(t.unkept) then
+    add(s, 'unkept', -1)
+    unset(t, 'unkept')
+  end
+end
+
 -- Records a batch, except its points and where training stands, in the trial's record and its log. A full
 -- server (`full`) keeps the last values; it drops printed bytes and points if it cannot free memory for
 -- them. Returns whether it drops them.
@@ -69,6 +84,7 @@ local function take_batch(s, t, batch, rule, full)
     add(t, 'log_bytes', #log)
     bound_log(t, LOG_BYTES)
   end
+  if batch.unkept then take_unkept(s, t, batch.unkept) end
   if batch.restarted then restart(t, batch.restarted) end
   if batch.checkpoint then take_checkpoint(t, batch) end
   for i = 3, #ARGV, 3 do

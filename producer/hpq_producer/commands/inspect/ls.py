@@ -24,7 +24,7 @@ from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import Span
 from hpq_views.text.tables import Column
 from hpq_views.text.text import clean
-from hpq_views.why.verdict import explain_unstored
+from hpq_views.why.verdict import explain_disks, explain_files
 
 
 def ls(
@@ -71,6 +71,8 @@ def ls(
                 print_message(f"! {clean(sid)}: {clean(words)}")
             for line in _unreadable(found):
                 print_message(line)
+            for notice in explain_disks(reader.workers.live()):
+                print_message(f"! {notice}")
         else:
             print_message(
                 "no sweep matches" if picks else "no sweep yet; create one with `hpq enqueue FILE`"
@@ -81,8 +83,8 @@ def _unreadable(found: Sequence[SweepView | UnreadableSweep]) -> Iterator[str]:
     for one in found:
         if isinstance(one, UnreadableSweep):
             yield f"! {clean(one.id)}: {clean(str(one.notice))}"
-        elif unstored := explain_unstored(one):
-            yield f"! {clean(one.id)}: {unstored}"
+        else:
+            yield from (f"! {clean(one.id)}: {notice}" for notice in explain_files(one))
 
 
 def _picked(
