@@ -27,6 +27,7 @@ Files = dict[str, tuple[bytes, int]]  # {path: (content, mode)}
 TRACKED = frozenset({".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh"})
 UNTRACKED = frozenset({".py", ".yaml", ".yml", ".json"})
 MOST_BYTES = 10 * 1024 * 1024
+_IGNORE_FILE = ".hpqignore"
 _HEAD_BYTES = 1024  # of a file in a bundle: its head, and the padding of its end
 MOST_FILE_BYTES = 1024 * 1024  # of a file of local code: larger ones are data
 SKIPPED = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules", "site-packages"})
@@ -70,7 +71,7 @@ def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> 
         others = _git_paths(folder, "ls-files", "-z", "--others", "--exclude-standard") or []
         found += [p for p in others if _is_code(p, frozenset({".py"}))]
     if is_sent:
-        names = (".hpqignore",) if tracked is not None else (".gitignore", ".hpqignore")
+        names = (_IGNORE_FILE,) if tracked is not None else (".gitignore", _IGNORE_FILE)
         is_ignored = _ignored(folder, names)
         found = [p for p in found if not is_ignored(p)]
     else:
@@ -177,6 +178,18 @@ def _ignored(folder: Path, names: Collection[str]) -> Callable[[Path], bool]:
     return lambda path: (  # no pattern re-includes a file of an ignored directory
         spec.match_file(path) or any(spec.match_file(f"{p}/") for p in path.parents if p.parts)
     )
+
+
+def without_ignored(folder: Path, names: Collection[str]) -> list[str]:
+    """Return the names, below a folder, that its .hpqignore does not exclude.
+
+    Raises:
+        UserError: a line of the file is not a pattern.
+    """
+    if not (folder / _IGNORE_FILE).is_file():
+        return [*names]
+    is_ignored = _ignored(folder, (_IGNORE_FILE,))
+    return [name for name in names if not is_ignored(Path(name))]
 
 
 def _files(folder: Path, endings: Collection[str]) -> Iterable[Path]:

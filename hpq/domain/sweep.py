@@ -162,13 +162,15 @@ class Launch:
     `home`, below or beside `root`, of which the copy was taken; "" for built-in or installed
     trainers and for code that was sent by name. Local code that is not bundled runs where it lies
     (--live). `code` is the digest of that code, or the distribution and version of an installed
-    trainer. `wandb` and `preload` are for programs.
+    trainer; `reach` is the digest of the files in it that the program can import or that it names.
+    `wandb` and `preload` are for programs.
     """
 
     trainer: str = ""
     program: str = ""
     command: tuple[str, ...] = ()
     code: str = ""
+    reach: str = ""
     code_dir: str = ""
     pass_env: tuple[str, ...] = ()
     resident: bool = False
@@ -193,6 +195,10 @@ class Launch:
         """The working directory within a copy of the code; "" for its top."""
         below = os.path.relpath(self.code_dir, self.root) if self.root else ""
         return "" if below.startswith(".") else below
+
+    def has_code_of(self, other: Launch) -> bool:
+        """Return True if both run the same code: files that no program reaches may differ."""
+        return self.code == other.code or (bool(self.reach) and self.reach == other.reach)
 
     @property
     def what(self) -> str:

@@ -61,6 +61,7 @@ _LAUNCH = records.Record(
     program=records.text,
     command=records.several(records.text),
     code=records.text,
+    reach=records.text,
     code_dir=records.text,
     pass_env=records.several(records.text),
     resident=records.flag,

@@ -65,6 +65,8 @@ def plan_append(session: Session, sweep: SweepView, submission: Submission) -> A
     new, existing, notes = _missing_trials(session, sweep, submission)
     if line := _note_on_seed(sweep, spec):
         notes.append(line)
+    if submission.code.launch.code != sweep.launch.code:
+        notes.append("files that the program does not import changed; trials run the sweep's code")
     edited = _edited(sweep, spec)
     if edited:
         notes.append(f"{', '.join(edited)}: not changed by --into; use hpq set {sweep.id}")
@@ -115,11 +117,11 @@ def _check_comparable(sweep: SweepView, submission: Submission) -> None:
     difference = ""
     if (launch.trainer, launch.program) != (was.trainer, was.program):
         difference = f"it runs {launch.what}, but the sweep runs {was.what}"
-    elif launch.code != was.code:
+    elif not was.has_code_of(launch):
         difference = "the code has changed"
     elif launch.code_dir != was.code_dir:
         difference = f"its code is in {launch.code_dir}, but the sweep's is in {was.code_dir}"
-    elif launch != replace(was, home=""):
+    elif replace(launch, code="", reach="") != replace(was, home="", code="", reach=""):
         difference = "the command or its environment has changed"
     elif spec.keys.replicates != sweep.replicates:
         replicates = spec.keys.replicates

@@ -29,12 +29,16 @@ from hpq.code.manifest import (
     left_out,
     manifest,
     take_snapshot,
+    without_ignored,
 )
+from hpq.code.reach import reach, texts_of
 from hpq.domain.sweep import FUNCTION, Launch, Wandb
 from hpq.domain.trainer_specs import BUILT_IN, built_in_launch
 from hpq.errors import SweepFileError, UserError
 from hpq_producer.sweepfile.load import is_sweep_file
 from hpq_producer.sweepfile.spec import SweepSpec
+
+_NAMES = frozenset({"name", "description", "metric", "metrics"})  # keys that name no file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +127,7 @@ def find_code(
         root="" if is_named or is_live else str(root),
     )
     return DiscoveredCode(
-        launch=launch,
+        launch=replace(launch, reach=_reach(spec, launch, root, files)),
         files=files,
         folder=folder,
         root=root,
@@ -190,6 +194,13 @@ def _warn_of_namesake(spec: SweepSpec, folder: Path, beside: Path) -> str:
         f"two programs are named {program}: this sweep runs the one in {folder}, not the one"
         f" beside the sweep file; for that one, add --code {beside}"
     )
+
+
+def _reach(spec: SweepSpec, launch: Launch, root: Path, files: Files) -> str:
+    """Return the digest of the files that decide the results of a sweep's trials."""
+    texts = texts_of({key: one for key, one in spec.source.items() if key not in _NAMES})
+    names = without_ignored(root, sorted(reach(launch, files, texts)))
+    return digest_of(manifest({name: files[name] for name in names}))
 
 
 def _launch(spec: SweepSpec, digest: str, folder: Path = Path()) -> Launch:

@@ -70,7 +70,8 @@ def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) ->
             if result is not None and has_all:
                 seed = seed_of_result(sweep, trial)
                 source = trial.reused or str(trial.id)
-                if sweep.launch.code != criteria.launch.code and not source.endswith(OTHER_CODE):
+                is_other = not sweep.launch.has_code_of(criteria.launch)
+                if is_other and not source.endswith(OTHER_CODE):
                     source += OTHER_CODE
                 result = replace(result, seed=seed, reused=source)
                 older = OlderResult(ParameterSet(trial.params), result)
@@ -136,12 +137,12 @@ def sweeps_of_same_code(
 
 
 def _has_same_code(sweep: SweepView, criteria: ReuseCriteria) -> bool:
-    """Return True if the command and all files are the same.
+    """Return True if the command and the files that decide results are the same.
 
     A command without a program may start other files, so it must be in the same directory.
     """
     was, now = sweep.launch, criteria.launch
-    if (was.command, was.code) != (now.command, now.code):
+    if was.command != now.command or not was.has_code_of(now):
         return False
     return bool(now.trainer or now.program) or criteria.location.is_same_as(code_location(sweep))
 
@@ -167,8 +168,13 @@ def is_comparable(sweep: SweepView, metric: Metric | None) -> bool:
 _SHOWN = 5  # sweeps
 
 
-def describe_reuse(reader: StoreReader, taken: Iterable[TrialView], owner: str) -> tuple[str, ...]:
-    """Return a line for each source sweep: number of results, owner, code directory."""
+def describe_reuse(
+    reader: StoreReader, taken: Iterable[TrialView], launch: Launch, owner: str
+) -> tuple[str, ...]:
+    """Return a line for each source sweep: number of results, owner, code directory.
+
+    `launch` is that of the new sweep: a line says if only files that it does not reach differ.
+    """
     count = Counter(trial.id.sweep for trial in taken)
     if not count:
         return (
@@ -182,7 +188,9 @@ def describe_reuse(reader: StoreReader, taken: Iterable[TrialView], owner: str) 
         what = clean(sweep.launch.what)
         where = f"{clean(sweep.launch.code_dir)}/{what}" if sweep.launch.code_dir else what
         taken_of = trials_of(count[sweep.id], "result")
-        lines.append(f"{taken_of} copied from {whose}{sweep.id}, {where}")
+        differs = sweep.launch.code != launch.code and sweep.launch.has_code_of(launch)
+        note = "; files that the program does not import differ" if differs else ""
+        lines.append(f"{taken_of} copied from {whose}{sweep.id}, {where}{note}")
     if len(count) > _SHOWN:
         lines.append(f"… and {trials_of(len(count) - _SHOWN, 'more sweep')}")
     return tuple(lines)

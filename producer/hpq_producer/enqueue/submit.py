@@ -122,7 +122,8 @@ def enqueue_sweep(
         return _existing(session, other)
     notes: tuple[str, ...] = ()
     if reuse:
-        notes = describe_reuse(session.reader, reused.values(), criteria.location.owner)
+        owner = criteria.location.owner
+        notes = describe_reuse(session.reader, reused.values(), sweep.launch, owner)
     return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(reused), notes=notes)
 
 

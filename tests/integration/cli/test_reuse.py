@@ -171,6 +171,60 @@ def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
     assert desk.put(WIDER, "--any-code").returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("changes", "is_same"),
+    [
+        ({"plot.py": "import train"}, True),  # a new file that nothing imports
+        ({"notes.py": None}, True),
+        ({"notes.py": "edited"}, True),
+        ({"net.py": "x = 2"}, False),
+        ({"net.py": None}, False),
+        ({"deep.py": "import json"}, False),  # net.py imports it
+        ({"json.py": "shadows the library", "net.py": "import json"}, False),
+    ],
+)
+def test_only_what_the_program_imports_makes_other_code(
+    desk: Desk,
+    store: TrialStore,
+    who: WorkerPresence,
+    take: Take,
+    changes: dict[str, str | None],
+    is_same: bool,
+) -> None:
+    (desk.folder / "train.py").write_text("import net")
+    (desk.folder / "net.py").write_text("import deep")
+    (desk.folder / "notes.py").write_text("")
+    (desk.folder / "deep.py").write_text("")
+    old = two_finished(desk, store, who, take)
+    for name, text in changes.items():
+        if text is None:
+            (desk.folder / name).unlink()
+        else:
+            (desk.folder / name).write_text(text)
+    for words in (("--reuse",), ("--reuse", "--any-code", "--new")):
+        done = desk.put(WIDER, *words)
+        assert ("import" in done.stderr) == (is_same and "--new" not in words)
+        first = next(iter(desk.reader.trials.all(done.stdout.strip())))
+        is_copied = is_same or "--any-code" in words
+        mark = "" if is_same else " (other code)"
+        assert first.reused == (f"{old}/2{mark}" if is_copied else "")
+    added = desk.put(GRID.replace("3]", "3, 4]"), "--into", old)
+    assert added.returncode == (0 if is_same else 2), added.stderr
+    apart = "code" in desk.hpq("summary", old, done.stdout.strip()).stdout
+    assert apart != is_same
+
+
+def test_hpqignore_names_files_that_make_no_other_code(
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
+) -> None:
+    (desk.folder / "train.py").write_text("import generated")
+    (desk.folder / "generated.py").write_text("")
+    (desk.folder / ".hpqignore").write_text("/generated.py\n")
+    two_finished(desk, store, who, take)
+    (desk.folder / "generated.py").write_text("TIME = 1")
+    assert desk.trials(desk.sweep(WIDER, "--reuse"))[0] == (2.0, "finished")
+
+
 def test_replicates_are_taken_each_for_itself_and_ranked_by_their_mean(
     desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:
@@ -295,6 +349,7 @@ def test_a_sweep_file_beside_the_code_is_no_part_of_it(
         (desk.folder / name).write_text(text)
     (desk.folder / "conf.yaml").write_text("method: adam\nparameters: {lr: 0.1}\n")
     (desk.folder / "broken.yaml").write_text("parameters: [\n")
+    (desk.folder / "train.py").write_text("open('conf.yaml')")
     git(desk.folder, "init", "-q")
     git(desk.folder, "add", "-A")
     old = two_finished(desk, store, who, take)

@@ -76,9 +76,14 @@ def write_trials(sweeps: Sequence[SweepView], read: Callable[[], Iterable[TrialV
 
 def codes_apart(sweeps: Sequence[SweepView]) -> dict[str, str]:
     """Return the name of each sweep's code by its id; {} if all have the same code."""
-    codes = {sweep.id: sweep.launch.code for sweep in sweeps}
-    is_same = len(set(codes.values())) < 2
-    return {} if is_same else {sid: code_name(code) for sid, code in codes.items()}
+    firsts: list[SweepView] = []
+    names: dict[str, str] = {}
+    for sweep in sweeps:
+        same = next((one for one in firsts if one.launch.has_code_of(sweep.launch)), None)
+        if same is None:
+            firsts.append(sweep)
+        names[sweep.id] = code_name((same or sweep).launch.code)
+    return names if firsts[1:] else {}
 
 
 def code_name(code: str) -> str:

@@ -22,7 +22,7 @@ from hpq.code.manifest import (
     take_snapshot,
 )
 from hpq.code.signing import own_directory
-from hpq.domain.sweep import SweepView
+from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trainer_specs import built_in_launch, is_built_in
 from hpq.domain.trial import Json, TrialId, flatten
 from hpq.errors import SweepFileError, UserError
@@ -154,6 +154,7 @@ class Side:
     keys: str = ""
     no_file: str = ""  # why there is no sweep file
     code: str = ""
+    launch: Launch | None = None  # of a sweep or a trial
     files: Files | None = None
     names: Mapping[str, str] = field(default_factory=dict)  # path → SHA-256
     why: str = ""  # why `files` are not known
@@ -205,6 +206,7 @@ def side_of(session: Session, found: str | TrialId) -> Side:
     )
     return Side(
         name=str(found), file=_file_of(sweep).name, text=text, keys=keys, code=sweep.launch.code,
+        launch=sweep.launch,
         files=files, why=why,
         names=manifest(files) if files else reader.sweeps.manifest(sweep.launch.code),
         facts={"packages": packages, "machine": machine, **facts},
@@ -351,6 +353,8 @@ def _code(a: Side, b: Side) -> Section:
     note = f"not in the snapshot, not compared: {first_of(b.beyond)}" if b.beyond else ""
     if a.code and a.code == b.code:
         return Section(title="code", note=note, is_equal=True)
+    if a.launch and b.launch and a.launch.has_code_of(b.launch):
+        note = "; ".join(filter(None, (note, "files that neither program imports differ")))
     if a.files is not None and b.files is not None:
         return Section(title="code", note=note, diff=_diff(a.files, b.files))
     differ = {
@@ -361,7 +365,7 @@ def _code(a: Side, b: Side) -> Section:
     why = dict.fromkeys(one.why for one in (a, b) if one.files is None and one.why)
     if not differ and a.code != b.code:
         differ = {"code": (code_name(a.code), code_name(b.code))}
-    return Section(title="code", note="; ".join(why), differ=differ)
+    return Section(title="code", note="; ".join(filter(None, (note, *why))), differ=differ)
 
 
 def _facts(title: str, a: Side, b: Side) -> Section:
