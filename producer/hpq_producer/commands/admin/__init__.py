@@ -1,1 +1,1 @@
-"""Commands for maintenance and machines: archive, audit, data, doctor, join, user, worker."""
+"""Commands of who keeps an installation: archive, audit, data, doctor, redis-acl, user."""

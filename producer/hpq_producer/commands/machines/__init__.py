@@ -1,1 +1,1 @@
-"""Commands for clusters: connect, drain, manifests, slurm."""
+"""Commands that bring machines: connect, drain, join, manifests, slurm, worker."""

@@ -1,1 +1,1 @@
-"""Commands that make a sweep: init, enqueue, run, plan."""
+"""Commands that make a sweep, or try one: init, plan, enqueue, run, try, exec."""
