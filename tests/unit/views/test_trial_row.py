@@ -72,7 +72,7 @@ def test_every_table_shows_the_last_value_of_a_trial_without_an_objective(view: 
 def test_show_begins_with_the_runs_name_group_and_tags() -> None:
     info = {"name": "lr0.1", "group": "", "tags": ["a", "b"], "config": {"depth": 3}}
     lines = _shown(replace(DATA.trials[0], run_info=info), DATA.sweep).splitlines()
-    assert [line.split() for line in lines[1:3]] == [["name", "lr0.1"], ["tags", "a", "b"]]
+    assert [line.split() for line in lines[1:3]] == [["name", "lr0.1"], ["tags", "a,", "b"]]
     assert [line.split() for line in lines if "config.depth" in line] == [["config.depth", "3"]]
     assert sum("lr0.1" in line for line in lines) == 1
 

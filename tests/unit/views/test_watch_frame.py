@@ -514,6 +514,14 @@ def test_a_chosen_column_stays_at_eighty_columns() -> None:
     assert row.split()[2] == "199"
 
 
+def test_the_name_of_a_run_is_a_column_to_choose() -> None:
+    scene = _with(_scene(), _trial(1, run_info={"name": "brisk-1"}), best=(), recent=())
+    view = _pressed(scene, "c end x enter")
+    assert view.columns == ("name",)
+    row = next(line for line in _text(scene, view=view) if line.startswith("▶"))
+    assert row.split()[2] == "brisk-1"
+
+
 @pytest.mark.parametrize("size", [(30, 6), (44, 10), (80, 24), (140, 40), (300, 100)])
 def test_whole_frames_are_as_they_were(golden: Golden, size: tuple[int, int]) -> None:
     scene = _scene(running=5)

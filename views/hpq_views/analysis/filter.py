@@ -2,7 +2,7 @@
 
 Names are parameters, metrics and fields of every trial. They may contain dots, '/' and '-', as in
 val/loss and batch-size, since there is no arithmetic. A missing value is unknown: neither a
-comparison with it nor its negation holds.
+comparison with it nor its negation holds. `base in tags` asks for a text in a list.
 """
 
 from __future__ import annotations
@@ -100,12 +100,14 @@ def _check(node: ast.expr, text: str, names: set[str]) -> None:
         sides = [node.left, *node.comparators]
         for sign, side in zip(node.ops, sides[1:], strict=True):
             is_many = isinstance(side, ast.List | ast.Tuple | ast.Set)
-            if type(sign) not in _SIGNS or isinstance(sign, ast.In | ast.NotIn) != is_many:
+            is_in = isinstance(sign, ast.In | ast.NotIn)
+            if type(sign) not in _SIGNS or is_in != (is_many or _is_list_name(node)):
                 raise _unknown_part(node, text)
         named = [name for side in sides if (name := _name(side)) and name not in _WORDS]
         if not named or any(not _is_value(side) for side in sides):
             raise _unknown_part(node, text)
-        # Only the first must be a name: in `optimizer == adam`, adam is text.
+        # Only the first must be a name: in `optimizer == adam`, adam is text, as in `adam in tags`.
+        named = named[-1:] if _is_list_name(node) else named
         names.update(named[:1] if _name(node.left) else named)
     elif name := _name(node):
         names.update({name} - set(_WORDS))
@@ -117,6 +119,12 @@ def _unknown_part(node: ast.expr, text: str) -> UserError:
     part = ast.get_source_segment(text.strip(), node) or text
     line = f"--where {text!r}: {part!r} is not supported; {_HELP}"
     return UserError(line, code="filter-invalid")
+
+
+def _is_list_name(node: ast.Compare) -> bool:
+    """Return True for `base in tags`, whose right side is the name of a list."""
+    is_in = len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn)
+    return is_in and bool(_name(node.comparators[0]))
 
 
 def _is_value(node: ast.expr) -> bool:
@@ -162,6 +170,12 @@ def _truth(node: ast.expr, lookup: Lookup) -> _Truth:
 
 
 def _compare(node: ast.Compare, lookup: Lookup) -> _Truth:
+    if _is_list_name(node):
+        found = lookup(_name(node.comparators[0]))
+        if not isinstance(found, list):
+            return None
+        text = _name(node.left) or _value(node.left, lookup)
+        return (text in found) == isinstance(node.ops[0], ast.In)
     left: Any = _value(node.left, lookup)
     # Sweeps have counts named like states: `state == running` means the text "running".
     named: Lookup = (lambda _: None) if _name(node.left) == "state" else lookup

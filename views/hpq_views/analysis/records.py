@@ -161,9 +161,9 @@ def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
 
 
 _GROUPS = tuple(
-    "sweep trial state param objective rank is_front feasible last best step seed replicate phase"
-    " attempt worker host started ended duration_s total_s gpu rss_gb cpu restarted reused pruning"
-    " checkpoint failure".split()
+    "sweep trial name group tags state param objective rank is_front feasible last best step seed"
+    " replicate phase attempt worker host started ended duration_s total_s gpu rss_gb cpu restarted"
+    " reused pruning checkpoint failure".split()
 )
 _NO_FAILURE = {"kind": None, "message": None}
 
@@ -177,6 +177,8 @@ def flat_record(trial: TrialView, sweep: SweepView) -> dict[str, Json]:
     rows = {name: value for name, value in record.items() if name in _GROUPS and value != {}}
     rows["failure"] = record["failure"] or _NO_FAILURE
     rows |= trial.usage
+    of_run = {"name": trial.run_name, "group": trial.run_group, "tags": list(trial.run_tags)}
+    rows |= {name: found for name, found in of_run.items() if found}
     return flatten({n: v for n, v in rows.items() if v or n not in ("pruning", "checkpoint")})
 
 

@@ -46,6 +46,9 @@ TRIAL_FIELDS: Mapping[str, Callable[[TrialView], Json]] = {
     "ended": lambda t: t.ended_ms or None,
     "host": lambda t: t.host or None,
     "worker": lambda t: t.worker or None,
+    "name": lambda t: t.run_name or None,  # that its script gives its run, like the next two
+    "group": lambda t: t.run_group or None,
+    "tags": lambda t: list(t.run_tags),
     "failure": lambda t: t.failure.kind.value if t.failure else None,
     "failure.kind": lambda t: t.failure.kind.value if t.failure else None,
     "failure.message": lambda t: t.failure.message if t.failure else None,

@@ -58,10 +58,10 @@ class TrialRow:
     @property
     def run(self) -> dict[str, str]:
         """The name, group and tags that a script gives its run; without those it does not set."""
-        info = self.trial.run_info
-        found = {name: info.get(name) for name in ("name", "group", "tags")}
-        lists = {k: v if isinstance(v, list) else [v] for k, v in found.items() if v}
-        return {k: clean(" ".join(map(str, v))) for k, v in lists.items()}
+        trial = self.trial
+        tags = ", ".join(trial.run_tags)
+        found = {"name": trial.run_name, "group": trial.run_group, "tags": tags}
+        return {name: clean(text) for name, text in found.items() if text}
 
     @property
     def progress(self) -> Span:

@@ -340,6 +340,8 @@ def encode_trials(
         ],
         "took": [round(row.taken_ms / 1000, 1) for row in rows],
         "worker": [t.worker for t in trials],
+        "name": [row.run.get("name", "") for row in rows],
+        "tags": [row.run.get("tags", "") for row in rows],
         "why": [row.why for row in rows],
         "p": [[_cell(row.params.get(name)) for row in rows] for name in names],
     }

@@ -23,6 +23,18 @@ _DIGEST = 64  # characters
 _BARS = (30, 24, 18, 12, 8)  # columns: the widest bar that leaves the titles uncut
 
 
+# What scripts give their runs; left out if no trial has it.
+_RUN_COLUMNS = (
+    Column(title="name", keep=38, least=8, sparse=True),
+    Column(title="tags", keep=30, least=6, sparse=True),
+)
+
+
+def _run_cells(row: TrialRow) -> list[Span]:
+    run = row.run
+    return [Span(run.get(column.title, "")) for column in _RUN_COLUMNS]
+
+
 def column_names(sweep: SweepView) -> set[str]:
     """Return the titles that are parameters or metrics."""
     found = {metric.name for metric in metrics_of(sweep)}
@@ -34,6 +46,7 @@ def result_columns(sweep: SweepView, sorted_by: str = "") -> list[Column]:
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     return [
         Column(title="#", keep=100, right=True),
+        *_RUN_COLUMNS,
         Column(title="state", keep=90),
         *(Column(title=clean(p), keep=70 - i, least=6) for i, p in enumerate(sweep.varying)),
         *([Column(title="seed", keep=65, right=True)] if sweep.replicates > 1 else []),
@@ -51,6 +64,7 @@ def result_row(trial: TrialView, sweep: SweepView, sorted_by: str = "") -> list[
     row = TrialRow(trial=trial, sweep=sweep)
     return [
         Span(str(trial.id.number)),
+        *_run_cells(row),
         row.state,
         *(Span(row.param(p)) for p in sweep.varying),
         *([Span(row.seed)] if sweep.replicates > 1 else []),
@@ -111,6 +125,7 @@ def show_ranking(
         *([Column(title="sweep", keep=99, least=12)] if sweeps[1:] else []),
         *([Column(title="code", keep=85)] if codes else []),
         Column(title="#", keep=100, right=True),
+        *_RUN_COLUMNS,
         *(
             Column(title=clean(p), keep=80 - i, least=None if _are_numbers(rows, p) else 6)
             for i, p in enumerate(varying)
@@ -125,6 +140,7 @@ def show_ranking(
             *([Span(row.sweep.id)] if sweeps[1:] else []),
             *([Span(codes[row.sweep.id])] if codes else []),
             Span(str(row.trial.id.number)),
+            *_run_cells(row),
             *(Span(row.param(p)) for p in varying),
             Span(row.reused or row.time),
             *(

@@ -72,6 +72,7 @@ def sweep_lines(
             "queue": sweep.queue,
             "owner": sweep.owner,
             "replicates": str(sweep.replicates) if sweep.replicates > 1 else "",
+            "project": sweep.project,
             "tags": " ".join(sweep.tags),
             "note": sweep.note,
             "description": str(sweep.spec.get("description", "")),

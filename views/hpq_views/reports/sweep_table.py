@@ -32,7 +32,8 @@ COLUMNS = (
     Column(title="age", keep=60, right=True),
     Column(title="owner", keep=50, least=4),
     Column(title="queue", keep=40, least=4),
-    Column(title="tags", keep=20, least=4),
+    Column(title="project", keep=25, least=4, sparse=True),
+    Column(title="tags", keep=20, least=4, sparse=True),
 )
 _OTHER_ENDS = (TrialState.FAILED, TrialState.PRUNED, TrialState.CANCELLED)
 
@@ -117,5 +118,6 @@ def sweep_row(
         Span(duration(now_ms - one.created_ms)),
         Span(clean(one.owner)),
         Span(clean(one.queue)),
+        Span(clean(one.project)),
         Span(clean(" ".join(one.tags))),
     ]

@@ -22,7 +22,7 @@ class Column:
 
     `least` is what its words may be cut to, numbers among them are rounded instead; None = its
     cells stay as they are. `short` is its title as it is shown whatever the cells need; "" = the
-    title is shortened to the cells.
+    title is shortened to the cells. A `sparse` column without any text in a cell is left out.
     """
 
     title: str
@@ -30,6 +30,7 @@ class Column:
     right: bool = False
     least: int | None = None
     short: str = ""
+    sparse: bool = False
 
     def shortened(self, columns: int) -> str:
         """Return the title as it is shown in this many columns."""
@@ -115,16 +116,17 @@ def lay(columns: Sequence[Column], rows: Sequence[Sequence[Span]], total: int) -
         max([1, heads[i], *(_floor(row[i].text, column.least) for row in rows)])
         for i, column in enumerate(columns)
     ]
-    shown = list(range(len(columns)))
+    shown = every = [i for i, column in enumerate(columns) if cells[i] or not column.sparse]
     while len(shown) > 1 and _size([floors[i] for i in shown]) > total:
-        shown.remove(min(shown, key=lambda i: (columns[i].keep, -i)))
+        least = min(shown, key=lambda i: (columns[i].keep, -i))
+        shown = [i for i in shown if i != least]
     widths = {i: max(titles[i], cells[i]) for i in shown}
     # Shorten long titles first, then long values, short titles last.
     words = {i: max(floors[i], min(titles[i], _WORD)) for i in shown}
     _squeeze(widths, {i: max(cells[i], words[i]) for i in shown}, total)
     _squeeze(widths, words, total)
     _squeeze(widths, {i: floors[i] for i in shown}, total)
-    is_whole = len(widths) == len(columns) and all(widths[i] >= cells[i] for i in widths)
+    is_whole = len(widths) == len(every) and all(widths[i] >= cells[i] for i in widths)
     _lengthen(widths, columns, cells, total)
     sizes = [widths.get(i) for i in range(len(columns))]
     return Layout(columns=columns, widths=sizes, is_whole=is_whole)

@@ -44,7 +44,7 @@ HELP = (
     ("Enter", "open the trial: curve, parameters, attempts, log; Esc returns"),
     ("s", "order: best first (a running trial by its latest value), newest first, number"),
     ("/", "filter: lr > 0.1 and state == running; failed; empty: all"),
-    ("c", "columns: choose parameters and metrics to show first"),
+    ("c", "columns: choose parameters, metrics, names of runs"),
     ("i", "importance: which parameter matters"),
     ("p", "pause the sweep, or resume it"),
     ("x  X", "cancel the trial, the whole sweep"),
@@ -205,7 +205,7 @@ def _table(
         page=most,
         numbers=tuple(t.id.number for t in rows),
         first=scene.first + skip,
-        names=tuple(dict.fromkeys((*sweep.varying, *_metrics(scene)))),
+        names=tuple(dict.fromkeys((*sweep.varying, *_metrics(scene), *_of_runs(described)))),
         is_paused=sweep.state in (SweepState.PAUSED, SweepState.HELD),
     )
     return layout.table(cells, picked), layout, seen
@@ -223,6 +223,11 @@ def _mark(trial: TrialView, is_picked: bool, wide: int, front: Container[int]) -
 def _metrics(scene: Scene) -> list[str]:
     ranking = {metric.name for metric in metrics_of(scene.sweep_status.sweep)}
     return sorted({name for trial in scene.rows for name in trial.metrics} - ranking)
+
+
+def _of_runs(rows: Sequence[TrialRow]) -> list[str]:
+    """Return what scripts give their runs: name, group, tags."""
+    return sorted({name for row in rows for name in row.run})
 
 
 def _curves(

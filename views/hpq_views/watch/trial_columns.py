@@ -23,7 +23,7 @@ WIDE = 120  # columns of a terminal that has room for wide curves
 def shown_names(
     sweep: SweepView, chosen: Sequence[str], columns: int
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the parameters and metrics that fit, the chosen ones first, and the shown titles.
+    """Return the names of columns that fit, the chosen ones first, and the shown titles.
 
     The titles fit usual cells, so that they stay while states and values change.
     """
@@ -87,7 +87,7 @@ def trial_cells(row: TrialRow, names: Sequence[str], drawn: str | None, mark: st
     """Return the cells of one trial; `drawn` is its curve, None without that column."""
     return [
         Span(f"{mark}{row.trial.id.number}", Style.GREEN if mark.strip() else Style.PLAIN),
-        *(Span(row.param(name) or row.metric(name)) for name in names),
+        *(Span(row.param(name) or row.metric(name) or row.run.get(name, "")) for name in names),
         Span(row.step),
         *(Span(text, Style.BOLD) for text in row.results),
         *([Span(drawn, Style.CYAN)] if drawn is not None else []),

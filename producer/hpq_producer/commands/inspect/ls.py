@@ -57,11 +57,9 @@ def ls(
         elif found:
             now_ms = reader.now_ms()
             rows = [sweep_row(one, best, waits, now_ms) for one in found]
-            columns, rows = _with_tags(rows)
             budgets = [getattr(one, "budget", None) for one in found]
-            if any(budgets):
-                columns = [*columns, Column(title="GPU-hours", keep=35, right=True)]
-                rows = [[*row, Span(_hours(of))] for row, of in zip(rows, budgets, strict=True)]
+            columns = [*COLUMNS, Column(title="GPU-hours", keep=35, right=True, sparse=True)]
+            rows = [[*row, Span(_hours(of))] for row, of in zip(rows, budgets, strict=True)]
             show_table(columns, rows)
             if any(budgets):
                 print_message(_by_owner(sweeps))
@@ -102,13 +100,6 @@ def _picked(
     picked = [s for s, r in zip(found, records, strict=True) if where.matches(r.get)]
     where.check_names(records[0] if records else where.names)
     return picked
-
-
-def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span]]]:
-    """Return columns and rows; leave out the tags, the last column, if no sweep has one."""
-    if any(row[-1].text for row in rows):
-        return COLUMNS, rows
-    return COLUMNS[:-1], [row[:-1] for row in rows]
 
 
 def _hours(budget: Budget | None) -> str:

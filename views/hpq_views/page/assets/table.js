@@ -44,6 +44,9 @@ const table = {
       on = (name) => (i) => t[name][i];
     return [
       { id: 'n', name: '#', value: on('n') },
+      ...['name', 'tags'] // that scripts give their runs
+        .filter((name) => t[name].some(Boolean))
+        .map((name) => ({ id: name, name, value: on(name) })),
       { id: 'state', name: 'state', value: (i) => d.states[t.state[i]] },
       ...(d.front || t.ok || d.replicates > 1
         ? [
