@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hpq.domain.trial import Artifacts, Checkpoint, Failure, Point, TrialState, Unstored
+from hpq.domain.trial import (
+    Artifacts,
+    Checkpoint,
+    Failure,
+    Point,
+    TrialState,
+    Unstored,
+    UsageCurves,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +91,7 @@ class ReportBatch:
     restarted: str = ""  # why the training cannot resume from its checkpoint
     run_info: str = ""  # JSON of what the script set beside numbers; "" if unchanged
     curve_points: int = CURVE_POINTS  # that a metric keeps
+    usage: UsageCurves | None = None  # of the attempt so far; None if unchanged
     # Why files of the trial are in no store, `ID text`; "" once they are, None if unchanged.
     unkept: str | None = None
 

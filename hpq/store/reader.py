@@ -12,6 +12,7 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from hpq.domain.status import ServerMemory, SweepStatus
+from hpq.domain.trial import TrialId, UsageCurves
 from hpq.redis.damage import answered
 from hpq.store.audit_reader import AuditReader
 from hpq.store.events import EventReader
@@ -20,7 +21,7 @@ from hpq.store.sweep_reader import SweepReader
 from hpq.store.trial_reader import TrialReader
 from hpq.store.wire.fields import decoding, moment, trial_numbers
 from hpq.store.wire.sweep import decode_durations
-from hpq.store.wire.trial import CheckOf
+from hpq.store.wire.trial import CheckOf, decode_usage_curves
 from hpq.store.worker_reader import OwnerReader, WorkerReader, server_memory, server_ms
 
 
@@ -71,6 +72,21 @@ class StoreReader:
         with decoding(self._keys.restarts):
             before_ms = moment(restarts[0]) if restarts else seen_ms
         return newest_ms, before_ms if before_ms < seen_ms else None
+
+    def usage_curves(self, trial: TrialId) -> UsageCurves | None:
+        """Return what the trial's latest attempt with readings used over time, if any did.
+
+        Raises:
+            DecodeError: the record cannot be read.
+        """
+        key = self._keys.trial(trial, "points")
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.hget(key, "#usage")
+        raw = answered(key, pipe.execute(raise_on_error=False)[0])
+        if not raw:
+            return None
+        with decoding(f"{key} field #usage"):
+            return decode_usage_curves(raw.decode())
 
     def server_memory(self) -> ServerMemory | None:
         """Return how full the server is; None if these credentials may not ask."""

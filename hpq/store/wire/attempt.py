@@ -29,7 +29,14 @@ from hpq.store.wire.fields import (
     numbers,
     sweep_id,
 )
-from hpq.store.wire.trial import ARTIFACTS, CHECKPOINT, UNSTORED, decode_params, encode_usage
+from hpq.store.wire.trial import (
+    ARTIFACTS,
+    CHECKPOINT,
+    UNSTORED,
+    decode_params,
+    encode_usage,
+    encode_usage_curves,
+)
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
 FAILED_LOG_KEPT_BYTES = 262_144
@@ -143,6 +150,7 @@ def encode_batch(batch: ReportBatch) -> dict[str, Field]:
         "restarted": batch.restarted[:_WHY_CHARACTERS] or None,
         "run_info": batch.run_info or None,
         "unkept": batch.unkept,
+        "usage": encode_usage_curves(batch.usage) if batch.usage else None,
         "curve_points": batch.curve_points if batch.curve_points < CURVE_POINTS else None,
     }
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import (
+    READINGS,
     USAGE,
     Artifacts,
     Checkpoint,
@@ -32,6 +33,7 @@ from hpq.domain.trial import (
     TrialState,
     TrialView,
     Unstored,
+    UsageCurves,
     short,
 )
 from hpq.errors import DecodeError
@@ -204,6 +206,41 @@ def _decode_usage(text: str) -> dict[str, float]:
     named = zip(USAGE, text.split(), strict=False)  # the last ones may lack
     found = {name: float(part) for name, part in named if part != "-"}
     return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def encode_usage_curves(curves: UsageCurves) -> str:
+    """Encode usage over time: a line of seconds, then one of each reading, as `encode_usage`."""
+    lines = ["seconds " + " ".join(map(short, curves.seconds))]
+    for name, values in curves.values.items():
+        texts = ("-" if value is None else short(value) for value in values)
+        lines.append(f"{name} " + " ".join(texts))
+    return "\n".join(lines)
+
+
+def decode_usage_curves(text: str) -> UsageCurves:
+    """Decode usage over time, behind the number of the attempt.
+
+    Raises:
+        ValueError: the text is no usage.
+    """
+    attempt, *lines = text.split("\n")
+    found = {name: parts for name, *parts in map(str.split, lines)}
+    seconds = [float(part) for part in found.pop("seconds")]
+    values = {
+        name: [None if part == "-" else float(part) for part in found[name]]
+        for name in READINGS
+        if name in found
+    }
+    if not all(len(column) == len(seconds) for column in values.values()):
+        raise ValueError("columns of different lengths")
+    numbers = chain(seconds, *values.values())
+    if not all(math.isfinite(number or 0) for number in numbers):
+        raise ValueError("a value is not finite")
+    return UsageCurves(
+        attempt=count(attempt),
+        seconds=tuple(seconds),
+        values={name: tuple(column) for name, column in values.items()},
+    )
 
 
 def encode_result(trial: TrialView, sweep: RunnableSweep) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -20,7 +22,7 @@ from redis import Redis
 from hpq.domain.attempt import ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Counts, Goal, Metric, SweepView
-from hpq.domain.trial import Claim, Point
+from hpq.domain.trial import Claim, Point, UsageCurves
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
@@ -209,6 +211,24 @@ def test_curves_that_did_not_change_are_not_sent_with_the_log(
     report(claim, 3, 0.3)
     assert "data-points" in poll(second["at"])["html"]
     assert "data-points" in poll("")["html"]
+
+
+def test_a_trials_page_has_what_it_used_over_time(
+    serve, sweep_of, begin, store: TrialStore, who: WorkerPresence
+) -> None:
+    sweep: SweepView = sweep_of(2)
+    claim, served = begin(0.1, 0.2), serve()
+    used = UsageCurves(seconds=(1, 3), values={"rss_gb": (0.5, 2), "gpu.util": (None, 97.5)})
+    store.beat(claim, who, ReportBatch(seq=2, usage=used), lease_ms=30_000)
+    page = json.loads(served.get(f"/sweep/{sweep.id}/1/changes?since=")[2])["html"]
+    found = re.search(r'data-system="([^"]+)"', page)
+    assert found and json.loads(html.unescape(found[1])) == {
+        "x": [1, 3],
+        "lines": [
+            {"name": "GPU use", "unit": "%", "y": [None, 97.5]},
+            {"name": "memory", "unit": "GiB", "y": [0.5, 2]},
+        ],
+    }
 
 
 PIXEL = base64.b64decode(

@@ -7,14 +7,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.trial import USAGE, Failure, FailureKind, TrialState
-from hpq.store.wire.trial import encode_usage
+from hpq.domain.trial import READINGS, USAGE, Failure, FailureKind, TrialState
+from hpq.store.wire.trial import encode_usage, encode_usage_curves
 from hpq_worker.attempt.outcome import with_peak
 from hpq_worker.health.usage import TrialUsage, UsageReader
 from tests.support.constants import ROOT
@@ -77,6 +78,39 @@ def test_a_read_that_fails_says_neither_that_the_gpus_are_idle_nor_that_they_wer
     assert usage.idle_s == 0
     usage.add({"gpu.util": 10})
     assert usage.idle_s == 0
+
+
+def test_usage_over_time_keeps_few_points_that_cover_the_whole_attempt(clock: None) -> None:
+    usage, sent = TrialUsage(), []
+    for n in range(10_000):
+        usage.add({"gpu.util": n % 2 * 100, "rss_gb": n / 1000})
+        if news := usage.news():
+            sent.append(news)
+    last = sent[-1]
+    assert 50 <= len(last.seconds) <= 100 and set(last.values) == {"rss_gb", "gpu.util"}
+    apart = [b - a for a, b in zip(last.seconds, last.seconds[1:], strict=False)]
+    assert max(apart) == apart[0] and last.seconds[0] < 2 * apart[0], "no part is lost"
+    assert {*last.values["gpu.util"][:-1]} == {50} and max(last.values["rss_gb"]) > 9.5
+    assert len(sent) < 200 and len(encode_usage_curves(last)) < 2_000
+    every = dict.fromkeys(READINGS, (123.456,) * 100)
+    assert len(encode_usage_curves(replace(last, seconds=(86_400.0,) * 100, values=every))) < 3_000
+
+
+def test_usage_over_time_is_sent_from_the_second_reading_and_the_rest_at_the_end(
+    clock: None,
+) -> None:
+    usage = TrialUsage()
+    assert usage.news() is None and usage.news(is_last=True) is None
+    usage.add({"rss_gb": 1})
+    assert usage.news() is None and usage.news(is_last=True) is None, "one is in the figures"
+    usage.add({})
+    news = usage.news()
+    assert news and news.values == {"rss_gb": (1, None)}
+    assert usage.news() is None
+    usage.add({"own": 5, "gpu.memory_gb": 70}, 1.0)
+    news = usage.news(is_last=True)
+    assert news and news.values["gpu.memory_gb"] == (None, None, 5), "as the figures"
+    assert usage.news(is_last=True) is None
 
 
 def test_a_machine_without_the_library_reads_the_processes_only(tmp_path: Path) -> None:

@@ -17,7 +17,16 @@ from markupsafe import escape
 from hpq.access.session import Session
 from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import Curve, Json, Params, TrialId, TrialState, TrialView, flatten
+from hpq.domain.trial import (
+    Curve,
+    Json,
+    Params,
+    TrialId,
+    TrialState,
+    TrialView,
+    UsageCurves,
+    flatten,
+)
 from hpq.errors import HpqError
 from hpq_views.analysis.front import Front, dominators, metrics_of, place_of
 from hpq_views.analysis.history import Attempt, attempts_of, read_curves
@@ -38,6 +47,13 @@ PICTURES = {
     ".jpeg": "image/jpeg",
     ".gif": "image/gif",
     ".webp": "image/webp",
+}
+_SYSTEM = {  # title and unit of usage over time
+    "gpu.util": ("GPU use", "%"),
+    "gpu.memory_gb": ("GPU memory", "GiB"),
+    "gpu.power_w": ("GPU power", "W"),
+    "rss_gb": ("memory", "GiB"),
+    "cpu": ("CPU cores", ""),
 }
 _POINTS = 400  # of a curve
 _LEAST = 50
@@ -66,6 +82,7 @@ class TrialData:
     curves: Sequence[Curve]
     attempts: Sequence[Attempt]
     ran_on: Params
+    usage: UsageCurves | None
     log: bytes
     no_files: str  # why none can be downloaded
     acts: bool  # it has a button
@@ -141,6 +158,19 @@ class TrialData:
             {"name": clean(c.metric), "log": is_wide(c.values), **_columns(c, most)} for c in curves
         ]
         return json.dumps(shown, allow_nan=False)
+
+    @property
+    def system(self) -> str:
+        """What the latest attempt used over time, as JSON: seconds, and lines with their unit."""
+        used = self.usage
+        if used is None or used.attempt != self.trial.attempt or len(used.seconds) < 2:
+            return ""
+        lines = [
+            {"name": title, "unit": unit, "y": used.values[name]}
+            for name, (title, unit) in _SYSTEM.items()
+            if name in used.values
+        ]
+        return json.dumps({"x": used.seconds, "lines": lines}, allow_nan=False)
 
     @property
     def packages(self) -> Mapping[str, Json]:
@@ -260,11 +290,12 @@ class TrialPage(Listing):
             curves=[curves[name] for name in names if name in curves],
             attempts=attempts_of(reader.events.of_trial(self.id), trial),
             ran_on=reader.sweeps.provenance(trial.provenance),
+            usage=reader.usage_curves(self.id),
             log=self._log,
             no_files=self._why_none(trial),
             acts=self._acts,
         )
-        self._points = f' data-points="{escape(shown.points)}"'
+        self._points = f' data-points="{escape(shown.points)}" data-system="{escape(shown.system)}"'
         return part("trial", shown)
 
     def _changes(self, since: str) -> dict[str, Any] | None:

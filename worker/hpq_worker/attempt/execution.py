@@ -192,6 +192,8 @@ class Execution:
 
     def _check_reports(self, now: float) -> None:
         """Stop an attempt that stalls, diverges, or uses its GPUs too little."""
+        if curves := self._usage.news():
+            self._reports.use(curves)
         if self._reports.is_diverged:
             self._stop(Halt.DIVERGED, diverged_words(self._sweep, self._reports))
         if 0 < self._sweep.idle_s <= self._usage.idle_s:
@@ -373,6 +375,8 @@ class Execution:
             reports=self._is_program and not self._reads_printed,
         )
         usage = self._usage.figures()
+        if curves := self._usage.news(is_last=True):
+            self._reports.use(curves)
         outcome = outcome_of(end, self._sweep, self._reports)
         if outcome:
             outcome = replace(outcome, ran_ms=ran_ms, usage=usage)

@@ -11,18 +11,23 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from statistics import fmean
 from threading import Thread
 from typing import Any
 
 import psutil
 
-from hpq.domain.trial import USAGE
+from hpq.domain.trial import READINGS, USAGE, UsageCurves
 
 _TICK_S = 1.0
 _PAUSE_S = 5.0  # between two reads; the first follow each other faster
 _MOST_CPU = 0.002  # of a core: reads that cost more come less often
 _GB = 1 << 30  # as nvidia-smi and torch count
 _OWN = "own"
+_POINTS = 100  # at most, of usage over time
+_LEAST_NEWS = 2  # readings, after which usage is sent again; later, when this part is new:
+_NEWS_SHARE = 0.05
+_Row = tuple[float, Mapping[str, float]]  # when, in seconds of the attempt, and what was read
 
 
 class TrialUsage:
@@ -37,6 +42,11 @@ class TrialUsage:
         self.idle_s = 0.0  # how long the GPUs have been used less than that, by the last read
         self._found: dict[str, tuple[float, float, int]] = {}  # maximum, sum, number of reads
         self._cpu: tuple[float, float] | None = None  # seconds of CPU so far, and when
+        self._began = self.due_at
+        self._rows: list[_Row] = []  # of `_width` readings each
+        self._newest: list[_Row] = []  # fewer readings
+        self._width = 1
+        self._count = self._sent = 0  # readings
 
     def add(self, readings: Mapping[str, float], cpu_s: float | None = None) -> None:
         """Add what one read found; `cpu_s` is the CPU time of the tree so far."""
@@ -49,9 +59,37 @@ class TrialUsage:
             most, total, count = self._found.get(name, (value, 0.0, 0))
             self._found[name] = max(most, value), total + value, count + 1
         self.latest = readings
+        self._keep((now - self._began, found))
         if readings.get("gpu.util", self._idle_below) >= self._idle_below:
             self._busy_at = now
         self.idle_s = now - self._busy_at
+
+    def _keep(self, row: _Row) -> None:
+        self._newest = [*self._newest, row]
+        if len(self._newest) == self._width:
+            self._rows = [*self._rows, _joined(self._newest)]
+            self._newest = []
+        if len(self._rows) == _POINTS:
+            pairs = zip(self._rows[::2], self._rows[1::2], strict=True)
+            self._rows = [_joined(pair) for pair in pairs]
+            self._width *= 2
+        self._count += 1
+
+    def news(self, *, is_last: bool = False) -> UsageCurves | None:
+        """Return usage over time, if much of it is new, or some when the attempt ends."""
+        new = self._count - self._sent
+        least = 1 if is_last else max(_LEAST_NEWS, _NEWS_SHARE * self._count)
+        if new < least or self._count < _LEAST_NEWS:
+            return None
+        self._sent = self._count
+        newest = self._newest
+        rows = [*self._rows, *([_joined(newest)] if newest else [])]
+        of = {"gpu.memory_gb": _OWN} if any(_OWN in found for _, found in rows) else {}
+        columns = {n: tuple(found.get(of.get(n, n)) for _, found in rows) for n in READINGS}
+        return UsageCurves(
+            seconds=tuple(at for at, _ in rows),
+            values={name: column for name, column in columns.items() if {*column} != {None}},
+        )
 
     def figures(self) -> dict[str, float]:
         """Return maximum and mean of each reading, named as in hpq.domain.trial.USAGE."""
@@ -62,6 +100,16 @@ class TrialUsage:
         means = {f"{name}.mean": total / count for name, (_, total, count) in found.items()}
         figures = {name: most for name, (most, *_) in found.items()} | means
         return {name: figures[name] for name in USAGE if name in figures}
+
+
+def _joined(rows: Sequence[_Row]) -> _Row:
+    """Return readings that follow each other as one: the maximum of memory, else the mean."""
+    names = dict.fromkeys(name for _, found in rows for name in found)
+    values = {name: [found[name] for _, found in rows if name in found] for name in names}
+    return rows[-1][0], {
+        name: max(some) if name.endswith("_gb") or name == _OWN else fmean(some)
+        for name, some in values.items()
+    }
 
 
 class UsageReader:

@@ -15,7 +15,7 @@ from threading import Lock
 from hpq.domain.attempt import ReportBatch, curve_points
 from hpq.domain.metric_check import ENOUGH_REPORTS, near_miss
 from hpq.domain.sweep import Metric, ObjectiveValue
-from hpq.domain.trial import Checkpoint, Point
+from hpq.domain.trial import Checkpoint, Point, UsageCurves
 from hpq.notice import Notice
 from hpq.reporting import MAX_NAMES, is_metric_name
 
@@ -50,6 +50,7 @@ class ReportBuffer:
         self._checkpoint: Checkpoint | None = None  # to be published
         self._restarted = ""
         self._unkept: str | None = None
+        self._usage: UsageCurves | None = None
         self.published: Checkpoint | None = None  # by this attempt: Redis points to it
         self.step = 0
         self.last = math.nan
@@ -137,6 +138,12 @@ class ReportBuffer:
         """Set why files of the trial are in no store; None: they are now."""
         with self._lock:
             self._unkept = f"{why.code} {why.text[:_LONGEST_WHY]}" if why else ""
+            self._is_new = True
+
+    def use(self, curves: UsageCurves) -> None:
+        """Set what the attempt has used of its machine so far."""
+        with self._lock:
+            self._usage = curves
             self._is_new = True
 
     def position(self) -> Checkpoint:
@@ -236,12 +243,14 @@ class ReportBuffer:
                     restarted=self._restarted,
                     run_info=self._run_info,
                     unkept=self._unkept,
+                    usage=self._usage,
                     curve_points=curve_points(len(self._counts)),
                 )
                 self._checkpoint = None
                 self._restarted = ""
                 self._run_info = ""
                 self._unkept = None
+                self._usage = None
                 del self._log[:_BATCH_LOG_BYTES]
                 self._is_new = bool(self._points or self._log)
             return self._sent

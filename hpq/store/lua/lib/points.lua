@@ -36,6 +36,8 @@ end
 -- While a trial may run, each metric has a stream of points, whose entries readers follow. When the trial
 -- ends, they move into one hash, P:t:S/N:points, since Redis reserves 4 kB for a stream of one entry.
 -- hpq/store/wire/trial.py describes the fields of that hash, and decodes them.
+-- One more field has what the latest attempt used of its machine over time; no metric can have its name.
+local USAGE = '#usage'
 local MOST_POINTS = 1000  -- of a metric, unless a trial has many; a longer curve is thinned
 
 -- Removes at least a quarter of a stream: what is nearer in steps to the point before than a distance that
@@ -122,6 +124,11 @@ local function encode_values(rows)
   return 'f' .. floats
 end
 
+-- Keeps what an attempt has used of its machine so far: its number, then what the worker sent.
+local function keep_usage(t, text)
+  redis.call('HSET', trial_key(t.SID, t.N, 'points'), USAGE, t.attempt .. '\n' .. text)
+end
+
 -- Moves the points of a trial that ends from their streams into its record, behind those that an ended
 -- attempt has left there; returns their approximate bytes. `last`: step, metric and value of each point
 -- that no stream has, in an attempt that began anew; `names`: the metrics with streams, if the caller
@@ -145,7 +152,9 @@ local function pack_points(t, last, names)
     local seq = newest[1] < NOW and 0 or newest[2] + 1
     rows[#rows + 1] = {math.max(NOW, newest[1]), seq, tonumber(last[i]), last[i + 2]}
   end
-  local is_again = #gone > 0 and redis.call('EXISTS', record) == 1
+  local size = (t.seq or #gone > 0) and redis.call('HLEN', record) or 0
+  local usage = size > 0 and redis.call('HSTRLEN', record, USAGE) or 0
+  local is_again = #gone > 0 and size > (usage > 0 and 1 or 0)
   local ids, uses, common, fields = {}, {}, '', {}
   for i, name in ipairs(order) do
     while #rows_of[name] > MOST_POINTS do
@@ -167,7 +176,7 @@ local function pack_points(t, last, names)
   if #gone > 0 then redis.call('DEL', unpack(gone)) end
   if #order > 0 then redis.call('HSET', record, unpack(fields)) end
   if is_again then fields = redis.call('HGETALL', record) end
-  local bytes = 0
+  local bytes = usage > 0 and not is_again and 50 + usage or 0
   for _, part in ipairs(fields) do bytes = bytes + 50 + #part end
   return bytes
 end
@@ -186,5 +195,5 @@ local function record_bytes(t, bytes)
   if bytes > 0 then set(t, 'bulk', bytes) elseif t.bulk then unset(t, 'bulk') end
 end
 
-return {metrics = metrics, rewind = rewind, forget = forget_points, add = add_point, pack = pack_points,
+return {metrics = metrics, rewind = rewind, forget = forget_points, add = add_point, keep_usage = keep_usage, pack = pack_points,
   add_bytes = add_bytes, record_bytes = record_bytes}
