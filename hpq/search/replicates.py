@@ -31,6 +31,11 @@ def first_of_set(sweep: RunnableSweep, number: int) -> int:
     return number - (number - 1) % sweep.replicates
 
 
+def set_of(sweep: RunnableSweep, number: int) -> int:
+    """Return the number of a trial's set among those of the sweep, from 1."""
+    return (number - 1) // sweep.replicates + 1
+
+
 def seed_of(sweep: RunnableSweep, number: int, params: Params) -> int:
     """Return a trial's seed for random numbers, below 2^31, which any library accepts."""
     return seed_at(sweep.seed, replicate_of(sweep, number) - 1, params)

@@ -5,6 +5,7 @@ Viewers may hold read-only credentials, so no reader runs a script or writes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -12,14 +13,16 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from hpq.domain.status import ServerMemory, SweepStatus
-from hpq.domain.trial import TrialId, UsageCurves
+from hpq.domain.sweep import Goal, SweepView
+from hpq.domain.trial import Standing, TrialId, UsageCurves
 from hpq.redis.damage import answered
+from hpq.search.replicates import first_of_set, set_of
 from hpq.store.audit_reader import AuditReader
 from hpq.store.events import EventReader
 from hpq.store.keys import Keys
 from hpq.store.sweep_reader import SweepReader
-from hpq.store.trial_reader import TrialReader
-from hpq.store.wire.fields import decoding, moment, trial_numbers
+from hpq.store.trial_reader import MOST_TIES, TrialReader
+from hpq.store.wire.fields import count, decoding, moment, trial_numbers
 from hpq.store.wire.sweep import decode_durations
 from hpq.store.wire.trial import CheckOf, decode_usage_curves
 from hpq.store.worker_reader import OwnerReader, WorkerReader, server_memory, server_ms
@@ -94,6 +97,22 @@ class StoreReader:
             return server_memory(self._redis)
         except (ResponseError, KeyError):
             return None
+
+    def standing(self, sweep: SweepView, number: int) -> Standing:
+        """Return where a trial of a sweep with one metric stands, as `trials.best` ranks it."""
+        key, first = self._keys.ranking(sweep.id, sweep.replicates), first_of_set(sweep, number)
+        score: Any = self._redis.zscore(key, str(first))
+        of: Any = self._redis.zcard(key)
+        place = Standing(setting=set_of(sweep, number), of=of)
+        if score is None or sweep.metric is None:
+            return place
+        is_descending = sweep.metric.goal is Goal.MAXIMIZE
+        better = (f"({score!r}", "+inf") if is_descending else ("-inf", f"({score!r}")
+        before: Any = self._redis.zcount(key, *better)
+        ties: Any = self._redis.zrangebyscore(key, score, score, start=0, num=MOST_TIES)
+        with decoding(key):
+            before += sum(count(other) < first for other in ties)
+        return replace(place, rank=before + 1)
 
     def status(self, sid: str, rows: int, top: int = 3, recent: int = 3) -> SweepStatus:
         """Return one moment of a sweep.

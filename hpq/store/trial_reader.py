@@ -11,16 +11,26 @@ from typing import Any
 from redis import Redis
 
 from hpq.domain.sweep import Goal, SweepView
-from hpq.domain.trial import ALTERED, Curve, Point, ReplicateGroup, TrialId, TrialState, TrialView
+from hpq.domain.trial import (
+    ALTERED,
+    Curve,
+    Point,
+    ReplicateGroup,
+    Standing,
+    TrialId,
+    TrialState,
+    TrialView,
+)
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.redis.damage import answered
+from hpq.search.replicates import set_of
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import count, decoding, real, trial_numbers
 from hpq.store.wire.trial import Entry, decode_entries, decode_points, entry_id, join_points
 
 MOST_RANKED = 10_000_000  # trials of a sweep
-_TIES_MAX = 1000  # trials with the same objective as the last one of a ranking
+MOST_TIES = 1000  # trials with the same objective as the last one of a ranking
 _MEMBERS_PER_READ = 2_000  # about 1 ms of the server
 _PLACED_MAX = 500  # running trials that a page places among the ranked ones
 _Segment = tuple[int, Callable[[int, int], list[int]]]  # its length, and what reads a part of it
@@ -180,9 +190,19 @@ class TrialReader:
         ranked by their mean, which replaces that trial's objective.
         """
         numbers = self.ranking(sweep, top)
-        if sweep.replicates < 2:
-            return self.get_many(sweep.id, numbers)
-        return self._replicate_groups(sweep, numbers)
+        if not numbers:
+            return []
+        of: Any = self._redis.zcard(self._keys.ranking(sweep.id, sweep.replicates))
+        if sweep.replicates > 1:
+            found = self._replicate_groups(sweep, numbers)
+        else:
+            found = self.get_many(sweep.id, numbers)
+        ranks = {number: rank for rank, number in enumerate(numbers, start=1)}
+        return [
+            replace(t, standing=Standing(setting=set_of(sweep, n), rank=ranks[n], of=of))
+            for t in found
+            for n in [t.id.number]
+        ]
 
     def ranking(self, sweep: SweepView, top: int = MOST_RANKED) -> list[int]:
         """Return the numbers of the N best trials, best first; ties by number.
@@ -196,7 +216,7 @@ class TrialReader:
         rows: Any = self._redis.zrange(key, 0, top - 1, desc=desc, withscores=True)
         if rows:  # Redis orders ties by text: read all that tie with the last row
             score = rows[-1][1]
-            ties: Any = self._redis.zrangebyscore(key, score, score, start=0, num=_TIES_MAX)
+            ties: Any = self._redis.zrangebyscore(key, score, score, start=0, num=MOST_TIES)
             rows = rows + [(n, score) for n in ties]
         sign = -1 if desc else 1
         with decoding(key):
@@ -223,19 +243,6 @@ class TrialReader:
             replace(trial, objective=group.mean, group=group)
             for trial, group in zip(trials, groups, strict=True)
         ]
-
-    def rank(self, trial: TrialId, goal: Goal) -> tuple[int, int]:
-        """Return the place of a trial among those with an objective, from 1, and their number.
-
-        The place is 0 if the trial has no objective. Trials that tie have different places.
-        """
-        key = self._keys.sweep(trial.sweep, "rank")
-        pipe = self._redis.pipeline(transaction=False)
-        place = pipe.zrevrank if goal is Goal.MAXIMIZE else pipe.zrank
-        place(key, str(trial.number))
-        pipe.zcard(key)
-        at, ranked = pipe.execute()
-        return (0 if at is None else at + 1), ranked
 
     def metric_history(self, trial: TrialId, metric: str) -> list[Point]:
         """Return the values of one metric in the order of report, thinned to about 1,000."""

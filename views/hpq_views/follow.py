@@ -113,7 +113,7 @@ def wait_until_over(session: Session, sid: str, timeout_s: float | None = None) 
         if deadline is not None and time.monotonic() > deadline:
             counts = status.sweep.counts
             done = f"{counts.done}/{planned(counts)} {plural(counts.planned, 'trial')}"
-            text = f"{sid} is not over after {timeout_s:g} s: {done} ended"
+            text = f"{sid} is not over after {timeout_s:g} s: {done} done"
             late = TimedOut(text)
             break
     return SweepAtEnd(status=status, why=why, late=late)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hpq.access.session import Session, api_session
@@ -120,8 +121,9 @@ class Sweep:
             NotFound: the sweep has no trial with this number.
         """
         with api_session(self.id) as session:
-            found = session.reader.trials.get(TrialId(sweep=self.id, number=number))
-            return SweepTrial(found, session.reader.sweeps.get(self.id))
+            reader, sweep = session.reader, session.reader.sweeps.get(self.id)
+            found = reader.trials.get(TrialId(sweep=self.id, number=number))
+            return SweepTrial(replace(found, standing=reader.standing(sweep, number)), sweep)
 
     __getitem__ = trial
 
@@ -283,7 +285,7 @@ class Sweep:
     def __repr__(self) -> str:
         counts = self._read.counts
         trials = f"{planned(counts)} {plural(counts.planned, 'trial')}"
-        return f"<sweep {self.id}: {counts.done} of {trials} ended>"
+        return f"<sweep {self.id}: {counts.done} of {trials} done>"
 
     def _repr_html_(self) -> str:
         with api_session(self.id) as session:

@@ -68,6 +68,11 @@ class SweepTrial:
         return self._view.objective
 
     @property
+    def rank(self) -> int | None:
+        """The rank of its parameters in the sweep, from 1; None without one, or when not read."""
+        return (self._view.standing.rank or None) if self._view.standing else None
+
+    @property
     def last(self) -> Mapping[str, float]:
         """The last value of each metric."""
         return dict(self._view.metrics)

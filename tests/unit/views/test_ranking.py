@@ -8,6 +8,7 @@ import pytest
 
 from hpq.domain.sweep import Metric
 from hpq.domain.trial import Pruning, TrialState
+from hpq_views.analysis.standing import standings_of
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.reports.ranking import result_row, show_ranking
 from hpq_views.reports.summary_page import comparison_cells, effect_lines, rest_line
@@ -67,7 +68,7 @@ def test_medians_and_means_are_of_finished_trials_and_say_how_many_they_leave_ou
     assert len({row.index("trial") for row in rows if "trial" in row}) == 1
     cells = comparison_cells(summary, (), "finished")
     assert "of 6 finished" in cells["median"] and "3 pruned" in cells["median"]
-    (rest,) = map(plain, rest_line(SWEEP, summary, 1))
+    (rest,) = map(plain, rest_line(standings_of(SWEEP, TRIALS), summary, 1))
     assert "mean of 6 finished" in rest and "3 pruned" in rest
 
 

@@ -143,3 +143,43 @@ def test_a_curve_that_still_rises_and_one_that_fell_say_so() -> None:
 def test_a_sweep_file_of_listed_sets_has_no_edges() -> None:
     for spec in ({}, {"parameters": None}, {"parameters": {"lr": 3}}):
         assert judge(replace(SWEEP, spec=spec), [_trial(1, 0.9, lr=1e-4)], ()).edges == {}
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "is_edge"),
+    [
+        ({"min": 0.0, "max": 0.5}, 0.0, False),  # a share, a weight or a count has no value below 0
+        ({"values": [0, 0.1, 0.2]}, 0, False),
+        ({"min": 0.0, "max": 0.5}, 0.5, True),
+        ({"min": -1.0, "max": 0.0}, -1.0, True),
+        ({"min": -1.0, "max": 0.0}, 0.0, True),
+        ({"min": 0.0, "max": 1.0}, 1.0, False),  # a probability
+        ({"min": 1, "max": 8}, 1, False),  # layers
+        ({"min": 1, "max": 8}, 8, True),
+        ({"min": 2, "max": 8}, 2, True),
+        ({"min": 0.5, "max": 1.0}, 1.0, False),
+    ],
+)
+def test_a_natural_bound_is_no_edge(entry: Json, value: Json, is_edge: bool) -> None:
+    sweep = replace(SWEEP, spec={"parameters": {"x": entry}}, varying=("x",))
+    assert bool(judge(sweep, [_trial(7, 0.94, x=value)], ()).edges) is is_edge
+
+
+def test_the_best_of_a_minimized_curve_is_a_minimum() -> None:
+    best = replace(SWEEP, metric=Metric(name="loss", take=ObjectiveValue.BEST))
+    steps = judge(best, [_trial(1, 0.1)], _points(0.9, 0.5, 0.1, 0.2)).steps
+    assert "minimum" in steps and "maximum" not in steps
+
+
+def test_a_copy_of_the_best_result_is_no_rival() -> None:
+    first = _trial(7, 0.94)
+    copies = [
+        replace(first, id=replace(first.id, number=n), reused=of)
+        for n, of in ((8, "demo-00000/7"), (9, "older-1/3"), (10, "older-1/3 (other code)"))
+    ]
+    other = _trial(3, 0.93, lr=1e-2)
+    assert judge(SWEEP, [first, copies[0], other], ()).second == 3
+    assert judge(SWEEP, [copies[1], copies[2], other], ()).second == 3
+    assert judge(SWEEP, [first, copies[0]], ()).second is None
+    tie = _trial(8, 0.94, lr=1e-2)
+    assert "a tie" in dict(judge(SWEEP, [first, tie], ()).lines("s"))["verdict"]

@@ -157,9 +157,9 @@ def best_trials(
         )
         matching = standings_of(sweep, chosen.matching())
         firsts = matching.order[:n]
-        trials = zip(firsts, reader.trials.get_many(sweep.id, firsts), strict=True)
-        found = matching.best(dict(trials), n)
-    found = [*map(read_standings(reader, sweep).placed, found)]
+        trials = reader.trials.get_many(sweep.id, firsts)
+        every = read_standings(reader, sweep)
+        found = [*map(every.placed, matching.best({t.id.number: t for t in trials}, n))]
     if found:
         return found
     raise no_best(reader, [sweep], where)

@@ -14,9 +14,10 @@ from functools import cached_property
 
 from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import ReplicateGroup, Standing, TrialState, TrialView
-from hpq.search.replicates import first_of_set
+from hpq.search.replicates import first_of_set, set_of
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.front import Front, front_of
+from hpq_views.text.text import trials_of
 
 RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
@@ -34,16 +35,29 @@ class Standings:
     infeasible: Sequence[int] = ()
     groups: Mapping[int, ReplicateGroup] = field(default_factory=dict)
     front: Front | None = None
+    unreported: Sequence[str] = ()  # metrics of constraints that no finished trial reported
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """The metrics, also of constraints, that no finished trial reported."""
+        return self.front.missing if self.front else self.unreported
 
     @cached_property
     def _ranks(self) -> Mapping[int, int]:
         return {first: rank for rank, first in enumerate(self.order, start=1)}
 
+    def __str__(self) -> str:
+        """Return `120 results`, or of replicates `3 settings (15 runs)`."""
+        if self.sweep.replicates < 2:
+            return trials_of(len(self.order), "result")
+        runs = sum(len(self.groups[first].objectives) for first in self.order)
+        return f"{trials_of(len(self.order), 'setting')} ({trials_of(runs, 'run')})"
+
     def of(self, number: int) -> Standing:
         """Return where the trial with this number stands."""
         first = first_of_set(self.sweep, number)
         return Standing(
-            setting=(first - 1) // self.sweep.replicates + 1,
+            setting=set_of(self.sweep, number),
             rank=self._ranks.get(first, 0),
             of=len(self.order),
             is_front=None if self.front is None else number in self.front.numbers,
@@ -63,9 +77,8 @@ class Standings:
             if (trial := trials.get(first)) is None:
                 continue  # a page of very many trials does not hold all
             group = self.groups[first]
-            if group.of > 1:
-                trial = replace(trial, objective=group.mean, group=group)
-            found.append(self.placed(trial))
+            result = replace(trial, objective=group.mean)  # as it was when the results were read
+            found.append(self.placed(replace(result, group=group) if group.of > 1 else result))
         return found
 
 
@@ -84,12 +97,19 @@ def standings_of(
         return Standings(sweep=sweep, order=(), front=front_of(sweep, trials))
     feasible = dict(others or {})
     infeasible = dict[int, float]()
+    reported = None
     for trial in trials:
+        if trial.state is TrialState.FINISHED and sweep.constraints:
+            reported = {*(reported or ()), *trial.metrics}
         feasible.pop(trial.id.number, None)
         value = result_of(trial)
         if value is not None:
             (feasible if sweep.is_feasible(trial.metrics) else infeasible)[trial.id.number] = value
-    return ranked(sweep, feasible, infeasible)
+    found = ranked(sweep, feasible, infeasible)
+    if reported is None:
+        return found
+    names = (name for name in sweep.further_metrics if name not in reported)
+    return replace(found, unreported=tuple(names))
 
 
 def ranked(

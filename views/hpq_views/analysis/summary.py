@@ -6,6 +6,7 @@ import json
 import math
 import random
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -91,6 +92,8 @@ class SweepSummary:
     total_ms: int = 0  # of all attempts
     before_ms: int = 0  # of attempts that were restarted
     ran_on: set[str] = field(default_factory=set)  # digests of provenance records
+    states: Counter[TrialState] = field(default_factory=Counter)
+    diverged: int = 0
     _sets: list[tuple[dict[str, Json], float, bool]] = field(default_factory=list)  # True: finished
     _rng: random.Random = field(default_factory=lambda: random.Random(0))
     _failed: dict[str, FailureGroup] = field(default_factory=dict)
@@ -99,6 +102,10 @@ class SweepSummary:
     def add(self, trials: Iterable[TrialView]) -> SweepSummary:
         """Add trials."""
         for trial in trials:
+            self.states[trial.state] += 1
+            failure = trial.failure
+            if trial.state is TrialState.FAILED and failure and not failure.kind.counts_as_failure:
+                self.diverged += 1
             self.reused += bool(trial.reused)
             if trial.provenance and not trial.reused and len(self.ran_on) < _MOST_RECORDS:
                 self.ran_on.add(trial.provenance)
@@ -124,6 +131,26 @@ class SweepSummary:
                     )
                 self._failed[kind] = new
         return self
+
+    def of_moment(self) -> SweepView:
+        """Return the sweep with the counts of the trials that were added, which began.
+
+        The sweep was read before them: some of its queued trials may have ended meanwhile.
+        """
+        counts, seen = self.sweep.counts, self.states
+        rest = max(0, counts.total - seen.total())  # never claimed
+        cancelled = min(rest, max(0, counts.cancelled - seen[TrialState.CANCELLED]))
+        now = replace(
+            counts,
+            queued=seen[TrialState.QUEUED] + rest - cancelled,
+            running=seen[TrialState.RUNNING],
+            finished=seen[TrialState.FINISHED],
+            failed=seen[TrialState.FAILED],
+            pruned=seen[TrialState.PRUNED],
+            cancelled=seen[TrialState.CANCELLED] + cancelled,
+            diverged=self.diverged,
+        )
+        return replace(self.sweep, counts=now)
 
     @property
     def metric_name(self) -> str:

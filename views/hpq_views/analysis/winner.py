@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 from hpq.domain.identity import slug
 from hpq.domain.sweep import Goal, ObjectiveValue, SweepView
-from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialView, flatten
+from hpq.domain.trial import OTHER_CODE, Json, Point, ReplicateGroup, TrialId, TrialView, flatten
 from hpq.notice import plural
 from hpq.search.distributions import (
     Categorical,
@@ -64,6 +64,7 @@ class Winner:
     stays_first: float | None = None  # share of repetitions with other seeds
     order_holds: float | None = None
     ignores_seed: bool = False  # all repetitions of each set gave the same value
+    names: Mapping[int, str] = field(default_factory=dict)  # of trials that repeat others
     confirmed: str = ""  # what a sweep of `hpq best --confirm` found, or that it is not over
 
     @property
@@ -96,12 +97,17 @@ class Winner:
     @property
     def name(self) -> str:
         """`#7`."""
-        return f"#{self.trial}"
+        return self.names.get(self.trial, f"#{self.trial}")
+
+    @property
+    def rival(self) -> str:
+        """The second, likewise."""
+        return self.names.get(self.second or 0, f"#{self.second}")
 
     def _verdict(self, sid: str, gap: float) -> str:
         if not gap:
-            return f"a tie: {self.name} and #{self.second} have the same value"
-        lead = f"{self.name} leads #{self.second} by {measure(gap)}"
+            return f"a tie: {self.name} and {self.rival} have the same value"
+        lead = f"{self.name} leads {self.rival} by {measure(gap)}"
         if self.ignores_seed:
             return (
                 f"unknown: {lead}, and repetitions with other seeds gave the same value; let the"
@@ -125,13 +131,12 @@ def judge_winner(
 
     No trial is the winner by several metrics.
 
-    `best` are the two best trials, and `trials` all of them, if they were read already. Trials that
+    `best` are the best MOST_JUDGED, and `trials` all trials, if they were read already. Trials that
     `--into` added are read if the winner is at the edge of the first file's range.
     """
     if sweep.objectives:
         return None
-    if sweep.replicates > 1 or not best:
-        best = reader.trials.best(sweep, MOST_JUDGED if sweep.replicates > 1 else 2)
+    best = best or reader.trials.best(sweep, MOST_JUDGED)
     if not best or sweep.metric is None:
         return None
     number = best[0].id.number
@@ -140,11 +145,15 @@ def judge_winner(
     if found.edges and sweep.files:
         tried = reader.trials.begun(sweep.id) if trials is None else trials
         found = replace(found, edges=dict(_edges(sweep, best[0], tried)))
-    return replace(found, confirmed=_confirmed(reader, sweep, best[0]))
+    return replace(found, confirmed=_confirmed(reader, sweep, best))
 
 
-def _confirmed(reader: StoreReader, sweep: SweepView, leader: TrialView) -> str:
-    """Return the verdict of the newest confirmation that repeated the leader; "" without one."""
+def _confirmed(reader: StoreReader, sweep: SweepView, ranked: Sequence[TrialView]) -> str:
+    """Return the verdict of the newest confirmation that repeated the leader; "" without one.
+
+    It names the trials of this sweep, which those of the confirmation repeat.
+    """
+    leader = ranked[0]
     for one in _confirmations(reader, sweep):
         if not one.state.is_over:
             total = one.counts.total
@@ -153,12 +162,19 @@ def _confirmed(reader: StoreReader, sweep: SweepView, leader: TrialView) -> str:
         best = reader.trials.best(one, MOST_JUDGED)
         if _apart(leader) not in map(_apart, best):
             continue
-        name = f"#{leader.id.number}"
-        if _apart(best[0]) != _apart(leader):
-            return f"not certain: with other seeds, another trial leads {name}; hpq best {one.id}"
-        judged = judge(one, best, ())
+        names = {
+            trial.id.number: next(
+                (f"#{old.id.number}" for old in ranked if _apart(old) == _apart(trial)),
+                str(trial.id),
+            )
+            for trial in best
+        }
+        name, first = f"#{leader.id.number}", names[best[0].id.number]
+        if first != name:
+            return f"not certain: with other seeds, {first} leads {name}; hpq best {one.id}"
+        judged = replace(judge(one, best, ()), names=names)
         (_, verdict), *_ = judged.lines(one.id)
-        return f"{verdict} (trials of {one.id}, of which {judged.name} repeats {name})"
+        return f"{verdict} (means of {judged.replicates} other seeds, in {one.id})"
     return ""
 
 
@@ -178,10 +194,12 @@ def _apart(trial: TrialView) -> dict[str, Json]:
 
 def judge(sweep: SweepView, best: Sequence[TrialView], curve: Sequence[Point]) -> Winner:
     """Judge the first of the ranked trials; `curve` is its metric's history."""
-    first, second = best[0], best[1] if len(best) > 1 else None
-    groups = [t.group for t in best if t.group]
+    first = best[0]
+    rivals = [trial for trial in best[1:] if _source(trial) != _source(first)]
+    second = rivals[0] if rivals else None
+    groups = [t.group for t in (first, *rivals) if t.group]
     ranked = sweep.counts.finished + sweep.counts.pruned
-    of = max(len(best), ranked // max(1, sweep.replicates))
+    of = first.standing.of if first.standing else max(len(best), ranked // sweep.replicates)
     noise = pooled_sd(groups)
     ignores_seed = noise == 0
     stays, holds = _repeated(sweep, groups[:_COMPARED], noise, _freedom(groups))
@@ -202,6 +220,11 @@ def judge(sweep: SweepView, best: Sequence[TrialView], curve: Sequence[Point]) -
         order_holds=holds,
         ignores_seed=ignores_seed,
     )
+
+
+def _source(trial: TrialView) -> str:
+    """Return the trial that trained the result: copies of one result are no rivals."""
+    return trial.reused.removesuffix(OTHER_CODE) or str(trial.id)
 
 
 def merge_ranked(
@@ -263,10 +286,10 @@ def _of_curve(sweep: SweepView, trial: TrialView, curve: Sequence[Point]) -> tup
     is_rising = span > 0 and max(sign * p.value for p in late) - before > _STILL * span
     if metric.take is ObjectiveValue.BEST:
         last = measure(points[-1].value)
+        top_of = "a maximum" if metric.goal is Goal.MAXIMIZE else "a minimum"
         return is_rising, (
             f"the best of {len(points):,} {plural(len(points), 'value')}, at step {top.step}:"
-            " a maximum adds luck;"
-            f" the last is {last}"
+            f" {top_of} adds luck; the last is {last}"
         )
     if sign * (top.value - points[-1].value) > _STILL * span:
         return is_rising, (
@@ -294,10 +317,26 @@ def _edges(
         low, high = min(ends[0], *values[name], v), max(ends[1], *values[name], v)
         log = v > 0 and is_log(space[name], (low, high))
         place = math.log(v / low) / math.log(high / low) if log else (v - low) / (high - low)
-        if min(place, 1 - place) <= _EDGE:
+        if min(place, 1 - place) <= _EDGE and not _is_natural(space[name], low, high, place):
             end = "lowest" if place < 0.5 else "highest"
             text = f"{clean(name)}={value(v)} is the {end} of {value(low)} to {value(high)}"
             yield name, text
+
+
+def _is_natural(leaf: Distribution, low: float, high: float, place: float) -> bool:
+    """Return True if no value lies beyond the end at `place`.
+
+    Shares, weights and counts end at 0, probabilities at 1, and numbers of layers begin at 1.
+    """
+    if place < 0.5:
+        return low == 0 or (low == 1 and _are_whole(leaf))
+    return high == 1 and low >= 0 and not _are_whole(leaf)
+
+
+def _are_whole(leaf: Distribution) -> bool:
+    if isinstance(leaf, Categorical | Weighted):
+        return all(isinstance(v, int) for v in leaf.values)
+    return isinstance(leaf, IntUniform)
 
 
 def _values(tried: Iterable[TrialView]) -> Mapping[str, set[float]]:

@@ -190,7 +190,7 @@ def _base64(data: bytes) -> Markup:
 def lead_of(data: SweepData) -> list[tuple[str, bool]]:
     """Return the sentence that answers both questions, in parts; True: the part is stressed."""
     sweep, found = data.sweep, data.importance
-    counts, ranked = sweep.counts, len(data.summary.objectives)
+    counts, ranked = sweep.counts, len(data.standings.order)
     parts: list[tuple[str, bool]] = []
     best = data.status.best[0] if data.status.best else None
     if data.front:
@@ -199,7 +199,7 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
         parts.append((f"{members:,} of {every:,} {are} on the front", True))
         parts += [(f"; hypervolume {data.volumes[-1][1]:.3f}", False)] if data.volumes else []
     elif best is not None and best.objective is not None and sweep.metric:
-        rest = f" is the best of {ranked:,} results" if ranked > 1 else " is the only result"
+        rest = f" is the best of {data.standings}" if ranked > 1 else " is the only result"
         result = TrialRow(trial=best, sweep=sweep).objective
         parts += [(f"{clean(sweep.metric.name)} {result}", True), (rest, False)]
     elif counts.failed and counts.failed == counts.ended and sweep.state.is_over:

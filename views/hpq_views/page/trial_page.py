@@ -21,6 +21,7 @@ from hpq.domain.trial import (
     Curve,
     Json,
     Params,
+    Standing,
     TrialId,
     TrialState,
     TrialView,
@@ -76,7 +77,7 @@ class TrialData:
     """One moment of a trial: everything that its page shows."""
 
     status: SweepStatus
-    rank: str  # `rank 3 of 120`; "" if the trial has none, or shares it with replicates
+    standing: Standing
     front: Front | None  # of several metrics, if the trial has finished
     trial: TrialView
     curves: Sequence[Curve]
@@ -108,13 +109,24 @@ class TrialData:
         best: Sequence[TrialView] = self.status.best[:1]
         if self.sweep.objectives:
             best = dominators(self.sweep, self.front, self.trial) if self.front else ()
+        elif self.standing.rank == 1:
+            return None
         return best[0] if best and best[0].id != self.trial.id else None
+
+    @property
+    def winner_words(self) -> str:
+        """What the other trial is called."""
+        if self.front:
+            return "dominates it"
+        return "first of the best setting" if self.sweep.replicates > 1 else "the winner"
 
     @property
     def place(self) -> str:
         """`rank 3 of 120`, or how the result relates to constraints and front."""
         if self.front is None or self.row.unmet:
-            return "infeasible" if self.row.unmet else self.rank
+            place = str(self.standing)
+            shared = f"its setting has {place}" if place and self.sweep.replicates > 1 else place
+            return "infeasible" if self.row.unmet else shared
         is_member = self.trial.id.number in self.front.numbers
         return "on the front" if is_member else place_of(self.sweep, self.front, self.trial)
 
@@ -266,14 +278,10 @@ class TrialPage(Listing):
         reader = self._session.reader
         trial = reader.trials.get(self.id)
         status = reader.status(self.id.sweep, 0, top=1)
-        metric = status.sweep.metric
-        place = 0
-        ranked = 0
         several = status.sweep.objectives
         front = self._front() if several and trial.state is TrialState.FINISHED else None
-        if metric and not several and status.sweep.replicates < 2:  # else means are ranked, or none
-            place, ranked = reader.trials.rank(self.id, metric.goal)
-        seen = (trial, status.best, ranked, front)
+        standing = reader.standing(status.sweep, self.id.number)
+        seen = (trial, status.best, standing, front)
         if seen == self._seen and trial.state is not TrialState.RUNNING:
             return self.html
         more, self._after = reader.trials.log(self.id, self._after)
@@ -284,7 +292,7 @@ class TrialPage(Listing):
         self._seen = seen
         shown = TrialData(
             status=status,
-            rank=f"rank {place:,} of {ranked:,}" if place else "",
+            standing=standing,
             front=front,
             trial=trial,
             curves=[curves[name] for name in names if name in curves],

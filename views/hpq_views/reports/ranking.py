@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import ALTERED, Json, TrialView
-from hpq_views.analysis.front import Front, metrics_of
+from hpq_views.analysis.front import metrics_of
 from hpq_views.analysis.records import column_order, flat_record
 from hpq_views.analysis.selection import field_of
+from hpq_views.analysis.standing import Standings
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.text.charts import Scale, bar, ends_of
 from hpq_views.text.console import show_legend, show_lines, stdout_info
@@ -136,7 +137,7 @@ def show_ranking(
     ]
     cells = [
         [
-            *([Span(str(rank))] if ranks else []),
+            *([Span(_rank_of(row.trial, rank, is_one=not sweeps[1:]))] if ranks else []),
             *([Span(row.sweep.id)] if sweeps[1:] else []),
             *([Span(codes[row.sweep.id])] if codes else []),
             Span(str(row.trial.id.number)),
@@ -167,30 +168,37 @@ def show_ranking(
     show_legend(layout, names)
 
 
-def front_lines(sweep: SweepView, front: Front, shown: int) -> Iterator[Line]:
+def standing_lines(standings: Standings, shown: int) -> Iterator[Line]:
     """Yield how many trials of a front are not shown, and how many others are not in it."""
-    if (rest := len(front.trials) - shown) > 0:
-        yield [Span(f"… and {rest} more on the front; -n {len(front.trials)} shows all", Style.DIM)]
+    sweep, front = standings.sweep, standings.front
+    members = front.trials if front else ()
+    if (rest := len(members) - shown) > 0:
+        yield [Span(f"… and {rest} more on the front; -n {len(members)} shows all", Style.DIM)]
     words = list[str]()
-    if sweep.objectives and front.trials:
-        words += [f"front of {len(front.trials)}", f"{front.dominated} dominated"]
-    if front.infeasible:
+    if front and members:
+        words += [f"front of {len(members)}", f"{front.dominated} dominated"]
+    if infeasible := front.infeasible if front else len(standings.infeasible):
         limits = ", ".join(map(str, sweep.constraints))
-        words.append(f"{front.infeasible} infeasible ({clean(limits)})")
-    if sweep.objectives and front.unmeasured:
+        words.append(f"{infeasible} infeasible ({clean(limits)})")
+    if front and front.unmeasured:
         words.append(f"{front.unmeasured} without a finite value of every metric")
     if words:
         yield [Span(", ".join(words), Style.DIM)]
-    if any(trial.group for trial in front.trials):
+    if any(trial.group for trial in members):
         text = "values are means of seeds; no line judges whether a lead is larger than the noise"
         yield [Span(text, Style.DIM)]
-    if front.missing:
-        yield [Span(f"no finished trial reported {first_of(front.missing)}", Style.YELLOW)]
+    if standings.missing:
+        yield [Span(f"no finished trial reported {first_of(standings.missing)}", Style.YELLOW)]
 
 
 def _are_numbers(rows: Sequence[TrialRow], name: str) -> bool:
     """Return True if a parameter has only numbers, which must not be cut."""
     return all(re.fullmatch(r"[-+.0-9e]*", row.param(name)) for row in rows)
+
+
+def _rank_of(trial: TrialView, place: int, *, is_one: bool) -> str:
+    """Return the rank in the sweep, or among several sweeps."""
+    return str(trial.standing.rank if is_one and trial.standing else place)
 
 
 def _bar_of(trial: TrialView, scale: Scale, columns: int) -> str:

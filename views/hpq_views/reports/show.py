@@ -167,6 +167,7 @@ def _trial_head(row: TrialRow, place: str) -> dict[str, str | Span]:
         "error": row.error,
         "!": Span(unmet, Style.YELLOW),
         "why": row.early_end,
+        "rank": str(trial.standing or ""),
         "front": place,
         "infeasible": Span(row.unmet, Style.YELLOW),
         "attempt": str(trial.attempt),

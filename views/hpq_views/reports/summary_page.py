@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
 from hpq.access.session import Session
 from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import TrialView
+from hpq.notice import Notice
 from hpq_views.analysis.eta import coarse_duration
-from hpq_views.analysis.front import Front, front_of
+from hpq_views.analysis.front import Front
 from hpq_views.analysis.importance import Importance
 from hpq_views.analysis.pruning import describe_target
 from hpq_views.analysis.records import sweep_record, trial_record
+from hpq_views.analysis.standing import Standings, standings_of
 from hpq_views.analysis.summary import Effect, Level, SweepSummary, summaries_of
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.analysis.winner import Winner, judge_winner, merge_ranked
+from hpq_views.analysis.winner import MOST_JUDGED, Winner, judge_winner, merge_ranked
 from hpq_views.reports.provenance import describe_versions
-from hpq_views.reports.ranking import codes_apart, front_lines, show_ranking
+from hpq_views.reports.ranking import codes_apart, show_ranking, standing_lines
 from hpq_views.reports.sweep_table import explain_waits
 from hpq_views.text.charts import Scale, bar, curve, ends_of, scale_of
 from hpq_views.text.console import show_lines, show_table, stdout_info
@@ -61,13 +63,12 @@ def hours_line(summary: SweepSummary) -> Iterator[Line]:
         yield [Span(f"total training time: {all_} (all workers{lost})", Style.DIM)]
 
 
-def rest_line(sweep: SweepView, summary: SweepSummary, shown: int) -> Iterator[Line]:
-    """Yield the number of ranked trials that are not shown, and their range."""
-    rest = len(summary.objectives) - shown
+def rest_line(standings: Standings, summary: SweepSummary, shown: int) -> Iterator[Line]:
+    """Yield the number of ranked settings that are not shown, and their range."""
+    rest = len(standings.order) - shown
     if rest > 0:
-        low, high = min(summary.objectives), max(summary.objectives)
-        worst = low if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else high
-        text = f"… and {rest} more, the worst {measure(worst)}"
+        worst = measure(standings.groups[standings.order[-1]].mean)
+        text = f"… and {rest} more of {standings}, the worst {worst}"
         if found := summary.results:
             mean = measure(sum(v / len(found) for v in found))
             text += f"; mean of {len(found):,} finished {mean}{summary.pruned}"
@@ -201,16 +202,62 @@ def saved_lines(summary: SweepSummary) -> Iterator[Line]:
     yield [Span(text)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """One read of a sweep's trials, from which all of its summary comes."""
+
+    sweep: SweepView
+    summaries: Sequence[SweepSummary]  # one for each metric
+    standings: Standings
+    best: Sequence[TrialView]  # by one metric, or the front of several
+    winner: Winner | None
+    why: Notice | None  # why no worker claims its trials
+
+    @property
+    def summary(self) -> SweepSummary:
+        """The summary of the first metric."""
+        return self.summaries[0]
+
+    @property
+    def front(self) -> Front | None:
+        """The front of several metrics."""
+        return self.standings.front
+
+
+def _read(session: Session, sweep: SweepView, top: int) -> _Moment:
+    """Read every trial once, and keep few in memory."""
+    summaries, reader = summaries_of(sweep, session.settings.cache), session.reader
+
+    def added() -> Iterator[TrialView]:
+        for trial in reader.trials.begun(sweep.id):
+            for summary in summaries:
+                summary.add([trial])
+            yield trial
+
+    standings = standings_of(sweep, added())
+    now = summaries[0].of_moment()
+    firsts = standings.order[: max(top, MOST_JUDGED)]
+    trials = {trial.id.number: trial for trial in reader.trials.get_many(sweep.id, firsts)}
+    best = standings.best(trials, len(firsts))
+    return _Moment(
+        sweep=now,
+        summaries=summaries,
+        standings=standings,
+        best=standings.front.trials[:top] if standings.front else best[:top],
+        winner=judge_winner(reader, now, best) if best else None,
+        why=explain_waits(reader, [now], session).get(now.id),
+    )
+
+
 def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
     """Print the page; reads every trial once, and keeps few in memory."""
     reader, columns = session.reader, stdout_info().columns
-    summaries, front = _read(session, sweep)
-    summary, best = summaries[0], _top(session, sweep, front, top)
-    why = explain_waits(reader, [sweep], session).get(sweep.id)
-    head = f"{sweep.id}  {state_span(sweep, why).text}  {', '.join(state_counts(sweep))}"
+    it = _read(session, sweep, top)
+    sweep, summary, best = it.sweep, it.summary, it.best
+    head = f"{sweep.id}  {state_span(sweep, it.why).text}  {', '.join(state_counts(sweep))}"
     show_lines([[Span(head)]], whole=True)
     troubles = [*explain_files(sweep), *explain_disks(reader.workers.live(sweep.queue))]
-    for notice in [*([why] if why else []), *troubles]:
+    for notice in [*([it.why] if it.why else []), *troubles]:
         show_lines(note_lines(notice.text, columns))
     if words := describe_target(sweep):
         print(words)
@@ -221,19 +268,17 @@ def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
         show_lines([[Span(clean(apart), Style.YELLOW)]], whole=True)
     if best:
         print()
-        show_ranking([sweep], best, None if sweep.objectives else scale_of(summary.objectives))
-    if best and not sweep.objectives:
-        shown = sum(len(t.group.objectives) if t.group else 1 for t in best)
-        show_lines(rest_line(sweep, summary, shown), whole=True)
-    if front:
-        show_lines(front_lines(sweep, front, len(best)), whole=True)
-        show_lines(hypervolume_line(front), whole=True)
+        show_ranking([sweep], best, None if it.front else scale_of(summary.objectives))
+    if best and not it.front:
+        show_lines(rest_line(it.standings, summary, len(best)), whole=True)
+    show_lines(standing_lines(it.standings, len(best)), whole=True)
+    if it.front:
+        show_lines(hypervolume_line(it.front), whole=True)
     sys.stdout.flush()  # the importance below may take seconds
-    for one in summaries:
+    for one in it.summaries:
         importance = one.importance
-        show_lines(winner_lines(judge_winner(reader, sweep), sweep.id, importance), whole=True)
-        name = one.metric_name if sweep.objectives else ""
-        show_lines(importance_lines(importance, columns, name))
+        show_lines(winner_lines(it.winner, sweep.id, importance), whole=True)
+        show_lines(importance_lines(importance, columns, one.metric_name if it.front else ""))
         show_lines(effect_lines(one, columns))
     show_lines(saved_lines(summary), whole=True)
     show_lines(failure_lines(summary), whole=True)
@@ -249,47 +294,22 @@ def hypervolume_line(front: Front) -> Iterator[Line]:
         yield [Span(text, Style.DIM), Span(drawn, Style.CYAN), Span(where, Style.DIM)]
 
 
-def _read(session: Session, sweep: SweepView) -> tuple[list[SweepSummary], Front | None]:
-    """Read every trial once, for a summary of each metric; find the front if there are several."""
-    summaries, trials = summaries_of(sweep, session.settings.cache), session.reader.trials
-
-    def added() -> Iterator[TrialView]:
-        for trial in trials.begun(sweep.id):
-            for summary in summaries:
-                summary.add([trial])
-            yield trial
-
-    if sweep.objectives or sweep.constraints:
-        return summaries, front_of(sweep, added())
-    summaries[0].add(trials.begun(sweep.id))
-    return summaries, None
-
-
-def _top(session: Session, sweep: SweepView, front: Front | None, top: int) -> Sequence[TrialView]:
-    if front and sweep.objectives:
-        return front.trials[:top]
-    return session.reader.trials.best(sweep, top)
-
-
 def print_summary_data(session: Session, sweep: SweepView, output: Format, *, top: int) -> None:
     """Print the summary as JSON, YAML or CSV."""
-    reader = session.reader
-    why = explain_waits(reader, [sweep], session).get(sweep.id)
-    summaries, front = _read(session, sweep)
-    summary, best = summaries[0], _top(session, sweep, front, top)
-    winner = judge_winner(reader, sweep)
+    it = _read(session, sweep, top)
+    sweep, summary, summaries, best = it.sweep, it.summary, it.summaries, it.best
     importance = {one.metric_name: asdict(one.importance) for one in summaries}
     effects = {one.metric_name: _effects_record(one) for one in summaries}
-    more = {} if front is None else {"front": _front_record(front)}
+    more = {"front": _front_record(it.front)} if it.front else {}
     show_data(
         {
-            "sweep": sweep_record(sweep, best[0].objective if best else None, why),
+            "sweep": sweep_record(sweep, best[0].objective if best else None, it.why),
             "ranking": [trial_record(t, sweep) for t in best],
             "trained_s": summary.total_ms / 1000,
             "of_earlier_attempts_s": summary.before_ms / 1000,
-            "winner": asdict(winner) if winner else None,
-            "importance": importance if sweep.objectives else importance[summary.metric_name],
-            "effects": effects if sweep.objectives else effects[summary.metric_name],
+            "winner": asdict(it.winner) if it.winner else None,
+            "importance": importance if it.front else importance[summary.metric_name],
+            "effects": effects if it.front else effects[summary.metric_name],
             "saved": asdict(summary.saved) if summary.saved else None,
             "failures": [
                 {"kind": f.kind, "trials": f.count, "example": f.example, "message": f.message}

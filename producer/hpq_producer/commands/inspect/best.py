@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from typer import Option
@@ -27,9 +28,10 @@ from hpq_views.analysis.selection import (
     refuse_unknown_metric,
     refuse_unsigned,
 )
+from hpq_views.analysis.standing import Standings
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner import judge_winner, merge_ranked
-from hpq_views.reports.ranking import front_lines, show_ranking, write_trials
+from hpq_views.reports.ranking import show_ranking, standing_lines, write_trials
 from hpq_views.reports.summary_page import winner_lines
 from hpq_views.targets import SweepRefs, find_target
 from hpq_views.text.console import show_lines
@@ -93,6 +95,7 @@ def best(
         if as_args and not unsigned:
             for one in sweeps:
                 refuse_unsigned(session.settings, one, "prints its parameters")
+        named = _placed(session, sweeps, named)
         is_front = bool(sweeps[0].objectives) and not (named or by)
         count = n or len(named) or (_FRONT if is_front else 1)
         is_list = is_front or count > 1
@@ -121,6 +124,16 @@ def _named(session: Session, refs: list[str] | None, options: str | None) -> lis
     reader, user = session.reader, session.settings.user
     found = [find_target(reader, ref, user) for ref in named]
     return [reader.trials.get(one) for one in found if isinstance(one, TrialId)]
+
+
+def _placed(
+    session: Session, sweeps: Sequence[SweepView], named: Sequence[TrialView]
+) -> list[TrialView]:
+    """Return trials with where they stand."""
+    by_id, reader = {sweep.id: sweep for sweep in sweeps}, session.reader
+    return [
+        replace(one, standing=reader.standing(by_id[one.id.sweep], one.id.number)) for one in named
+    ]
 
 
 def _refuse_several(members: Sequence[TrialView]) -> None:
@@ -234,7 +247,8 @@ def _show(
     elif several:
         show_ranking(sweeps, trials)
         if front:
-            show_lines(front_lines(sweeps[0], front, len(trials)), whole=True)
+            standings = Standings(sweep=sweeps[0], order=(), front=front)
+            show_lines(standing_lines(standings, len(trials)), whole=True)
     else:
         _show_one(by_id[trials[0].id.sweep], trials[0])
 

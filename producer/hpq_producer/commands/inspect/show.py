@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -137,8 +138,12 @@ def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
     }
     ran_on = reader.sweeps.provenance(trial.provenance)
     front = read_front(reader, [sweep]) if sweep.objectives else None
-    if front:
-        trial = Standings(sweep=sweep, order=(), front=front).placed(trial)
+    standing = (
+        Standings(sweep=sweep, order=(), front=front).of(found.number)
+        if front
+        else reader.standing(sweep, found.number)
+    )
+    trial = replace(trial, standing=standing)
     attempts = attempts_of(reader.events.of_trial(found), trial)
     if not output.is_data:
         log, _ = read_log(reader, found, _TAIL)

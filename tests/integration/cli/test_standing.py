@@ -1,0 +1,137 @@
+"""One number in all views: rank, winner and mean of a sweep with replicates."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from hpq.access.session import open_session
+from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.constraint import Constraint
+from hpq.domain.sweep import Counts, SweepView
+from hpq.domain.trial import TrialId, TrialState
+from hpq.store.reader import StoreReader
+from hpq.store.trials import TrialStore
+from hpq_views.analysis.standing import read_standings, standings_of
+from hpq_views.analysis.summary import SweepSummary
+from tests.support.desk import Desk
+from tests.support.store_calls import end, fail, report, take
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+MakeSweep = Callable[..., SweepView]
+
+# Settings of three seeds: one lucky, one steady, one with a pruned seed, one equal to the second.
+VALUES = (0.75, 0.125, None, 0.625, 0.75, 0.5, 0.5, 0.5, 0.5, 0.75, 0.5, 0.625)
+RANKS = {1: 4, 4: 1, 7: 3, 10: 2}  # by the first trial of each: equal means are ranked by number
+SID = "demo-00000"
+
+
+@pytest.fixture
+def seeds(store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep) -> SweepView:
+    sweep = sweep_of(12, replicates=3)
+    for number, value in enumerate(VALUES, start=1):
+        claim = take(store, who)
+        if value is None:
+            fail(store, claim, "no")
+        elif number == 8:
+            store.commit(claim, Outcome(state=TrialState.PRUNED, objective=value))
+        else:
+            end(store, claim, value)
+    return sweep
+
+
+def _data(answer: subprocess.CompletedProcess[str]) -> object:
+    assert answer.returncode in (0, 1), answer.stderr
+    return json.loads(answer.stdout)
+
+
+def test_every_command_ranks_settings_alike(hpq: Hpq, seeds: SweepView) -> None:
+    firsts = sorted(RANKS, key=lambda first: RANKS[first])
+    (listed,) = _data(hpq("ls", "--json"))
+    assert listed["best"] == 0.625
+    best = _data(hpq("best", "-n", "4", "--json"))
+    assert [(one["trial"], one["rank"]) for one in best] == [(n, RANKS[n]) for n in firsts]
+    summary = _data(hpq("summary", "--json"))
+    assert [one["trial"] for one in summary["ranking"]] == firsts
+    assert summary["winner"]["trial"] == 4 and summary["winner"]["of"] == 4
+    assert summary["sweep"]["best"] == 0.625
+    results = _data(hpq("results", "--json"))
+    assert {one["trial"]: one["rank"] for one in results} == {
+        n: RANKS[n - (n - 1) % 3] for n in range(1, 13)
+    }
+    for number in (2, 5, 8, 12):
+        shown = hpq("show", f"{SID}/{number}").stdout
+        assert f"rank {RANKS[number - (number - 1) % 3]} of 4" in shown
+    watched = _data(hpq("watch", "--once", "--json"))
+    assert (watched["best"][0]["trial"], watched["best"][0]["objective"]) == (4, 0.625)
+    few = _data(hpq("best", "-n", "4", "--where", "x < 4 or x > 6", "--json"))
+    assert [(one["trial"], one["rank"]) for one in few] == [(10, 2), (7, 3), (1, 4)]
+    said = hpq("summary", "-n", "1").stdout
+    assert "3 more of 4 settings (11 runs), the worst 0.4375" in said
+
+
+def test_pages_rank_settings_alike_and_call_no_seed_the_winner(
+    desk: Desk, seeds: SweepView
+) -> None:
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    from hpq_views.page.render import lead_of  # noqa: PLC0415
+    from hpq_views.page.sweep_data import encode_sweep, read_sweep  # noqa: PLC0415
+    from hpq_views.page.trial_page import TrialPage  # noqa: PLC0415
+
+    with open_session() as session:
+        data = read_sweep(session.reader, SID, session.settings)
+        shown = encode_sweep(data)["standing"]["acc"]
+        assert shown["n"] == sorted(RANKS, key=lambda first: RANKS[first])
+        assert shown["runs"] == [3, 3, 3, 2]
+        lead = "".join(text for text, _ in lead_of(data))
+        assert "the best of 4 settings (11 runs)" in lead and "0.6250 ± 0.1250" in lead
+        assert data.winner is not None and data.winner.trial == 4
+        pages = {}
+        for number in (1, 5):
+            page = TrialPage(session, TrialId(sweep=SID, number=number), lambda: None, acts=False)
+            with page.fresh():
+                pages[number] = page.html
+    assert "its setting has rank 4 of 4" in pages[1] and "seed" in pages[1]
+    assert "first of the best setting" in pages[1] and "the winner" not in pages[1]
+    assert "its setting has rank 1 of 4" in pages[5] and "best setting" not in pages[5]
+
+
+def test_python_ranks_settings_alike(desk: Desk, seeds: SweepView) -> None:
+    import hpq  # noqa: PLC0415
+
+    sweep = hpq.Sweep(SID)
+    assert (sweep.best().number, sweep.best().rank, sweep.best().objective) == (4, 1, 0.625)
+    assert [trial.rank for trial in sweep.trials()] == [4, 4, 4, 1, 1, 1, 3, 3, 3, 2, 2, 2]
+    assert (sweep[8].rank, sweep.best("x < 4").rank) == (3, 4)
+
+
+def test_what_is_read_and_what_is_computed_are_one_order(
+    reader: StoreReader, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    limit = (Constraint.parse("gb <= 2"),)
+    made = sweep_of(9, replicates=3, constraints=limit)
+    values = (0.1, 0.7, 0.3, 0.9, 0.9, 0.9, 0.7, 0.3, 0.1)
+    for value, gb in zip(values, (1, 1, 1, 1, 3, 3, 3, 3, 3), strict=True):
+        claim = take(store, who)
+        report(store, who, claim, acc=[value], gb=[gb])
+        end(store, claim, value, infeasible=gb > 2)
+    sweep = reader.sweeps.get(made.id)
+    found = standings_of(sweep, reader.trials.begun(sweep.id))
+    assert found.order == read_standings(reader, sweep).order == [4, 1]
+    assert found.infeasible == [7]
+    assert [found.of(n) == reader.standing(sweep, n) for n in range(1, 10)] == [True] * 9
+
+
+def test_a_summary_is_of_the_trials_that_it_read() -> None:
+    """A trial may end between the read of the sweep and that of its trials."""
+    from tests.support.views import sweep_view, trial_view  # noqa: PLC0415
+
+    sweep = sweep_view(counts=Counts(queued=3, running=2, cancelled=1))
+    states = (TrialState.FINISHED, TrialState.RUNNING, TrialState.FAILED)
+    trials = [trial_view(n, state=state) for n, state in enumerate(states, 1)]
+    now = SweepSummary(sweep).add(trials).of_moment().counts
+    assert (now.total, now.queued, now.running, now.finished) == (6, 2, 1, 1)
+    assert (now.failed, now.cancelled) == (1, 1)
