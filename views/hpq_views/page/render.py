@@ -22,9 +22,10 @@ from hpq.store.wire.fields import MOST_TEXT
 from hpq_views.analysis.pruning import describe_target
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.page.sweep_data import SweepData, encode_sweep
+from hpq_views.reports.comparison import comparison_cells
 from hpq_views.reports.show import MOST_ATTEMPTS, attempt_end, attempt_start, sweep_lines
 from hpq_views.reports.stored_files import has_file
-from hpq_views.reports.summary_page import comparison_cells, saved_lines
+from hpq_views.reports.summary_page import saved_lines
 from hpq_views.text.style import plain
 from hpq_views.text.text import clean, duration, size, value
 from hpq_views.why.verdict import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any
 
 from hpq.access.session import Session
@@ -19,16 +18,14 @@ from hpq_views.analysis.pruning import describe_target
 from hpq_views.analysis.records import sweep_record, trial_record
 from hpq_views.analysis.standing import Standings, standings_of
 from hpq_views.analysis.summary import Effect, Level, SweepSummary, summaries_of
-from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.analysis.winner import MOST_JUDGED, Winner, judge_winner, merge_ranked
+from hpq_views.analysis.winner import MOST_JUDGED, Winner, judge_winner
 from hpq_views.reports.provenance import describe_versions
-from hpq_views.reports.ranking import codes_apart, show_ranking, standing_lines
+from hpq_views.reports.ranking import show_ranking, standing_lines
 from hpq_views.reports.sweep_table import explain_waits
 from hpq_views.text.charts import Scale, bar, curve, ends_of, scale_of
-from hpq_views.text.console import show_lines, show_table, stdout_info
+from hpq_views.text.console import show_lines, stdout_info
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import Line, Span, Style
-from hpq_views.text.tables import Column
 from hpq_views.text.text import (
     clean,
     duration,
@@ -342,61 +339,4 @@ def _front_record(front: Front) -> dict[str, Any]:
         "unmeasured": front.unmeasured,
         "missing": list(front.missing),
         "hypervolumes": [{"trials": n, "share": share} for n, share in front.hypervolumes()],
-    }
-
-
-def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int) -> None:
-    """Print two or more sweeps side by side, and a ranking of their trials.
-
-    Side by side are results, time, what mattered, and the winner of each.
-    """
-    reader, codes = session.reader, codes_apart(sweeps)
-    ranked: list[list[TrialView]] = []
-    rows: dict[str, list[str]] = {}
-    varying = dict.fromkeys(name for sweep in sweeps for name in sweep.varying)
-    for sweep in sweeps:
-        waits = explain_waits(reader, [sweep], session)
-        summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
-        best = reader.trials.best(sweep, max(top, 2))
-        ranked.append(best)
-        state = state_span(sweep, waits.get(sweep.id)).text
-        cells = comparison_cells(summary, best, state) | {"code": codes.get(sweep.id, "")}
-        cells |= {
-            f"best {clean(n)}": TrialRow(trial=best[0], sweep=sweep).param(n) if best else ""
-            for n in varying
-        }
-        for label, text in cells.items():
-            rows.setdefault(label, []).append(text)
-    columns = [Column(title=""), *(Column(title=s.id, least=12) for s in sweeps)]
-    cells_of = ([Span(k, Style.DIM), *map(Span, v)] for k, v in rows.items() if any(v))
-    show_table(columns, cells_of, explain=[sweep.id for sweep in sweeps])
-    if merged := merge_ranked(sweeps, ranked):
-        print()
-        show_ranking(sweeps, merged[:top])
-
-
-def comparison_cells(
-    summary: SweepSummary, best: Sequence[TrialView], state: str
-) -> dict[str, str]:
-    """Return what a comparison tells of a sweep, by label."""
-    found = summary.importance
-    matters = found.shares[0] if found.is_clear else None
-    words = f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown"
-    return {**result_cells(summary, best, state), "main parameter": words}
-
-
-def result_cells(summary: SweepSummary, best: Sequence[TrialView], state: str) -> dict[str, str]:
-    """Return the results of a sweep, by label."""
-    sweep, results = summary.sweep, summary.results
-    return {
-        "metric": clean(sweep.metric.name) if sweep.metric else "",
-        "best": TrialRow(trial=best[0], sweep=sweep).objective if best else "",
-        "median": f"{measure(median(results))} of {len(results):,} finished{summary.pruned}"
-        if results
-        else "",
-        "state": state,
-        "trials": ", ".join(state_counts(sweep)),
-        "trained": duration(summary.total_ms) if summary.total_ms else "",
-        "budget": sweep.budget.usage if sweep.budget else "",
-        "failed": ", ".join(f"{failure_words(f.kind)}: {f.count}" for f in summary.failures),
     }

@@ -1,0 +1,77 @@
+"""Print sweeps side by side, and the results of one sweep as a column of such a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from hpq.access.session import Session
+from hpq.domain.sweep import SweepView
+from hpq.domain.trial import TrialView
+from hpq_views.analysis.summary import SweepSummary
+from hpq_views.analysis.trial_row import TrialRow
+from hpq_views.analysis.winner import merge_ranked
+from hpq_views.reports.ranking import codes_apart, show_ranking
+from hpq_views.reports.sweep_table import explain_waits
+from hpq_views.text.console import show_table
+from hpq_views.text.style import Span, Style
+from hpq_views.text.tables import Column
+from hpq_views.text.text import clean, duration, failure_words, measure
+from hpq_views.why.verdict import state_counts, state_span
+
+
+def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int) -> None:
+    """Print two or more sweeps side by side, and a ranking of their trials.
+
+    Side by side are results, time, what mattered, and the winner of each.
+    """
+    reader, codes = session.reader, codes_apart(sweeps)
+    ranked: list[list[TrialView]] = []
+    rows: dict[str, list[str]] = {}
+    varying = dict.fromkeys(name for sweep in sweeps for name in sweep.varying)
+    for sweep in sweeps:
+        waits = explain_waits(reader, [sweep], session)
+        summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
+        best = reader.trials.best(sweep, max(top, 2))
+        ranked.append(best)
+        state = state_span(sweep, waits.get(sweep.id)).text
+        cells = comparison_cells(summary, best, state) | {"code": codes.get(sweep.id, "")}
+        cells |= {
+            f"best {clean(n)}": TrialRow(trial=best[0], sweep=sweep).param(n) if best else ""
+            for n in varying
+        }
+        for label, text in cells.items():
+            rows.setdefault(label, []).append(text)
+    columns = [Column(title=""), *(Column(title=s.id, least=12) for s in sweeps)]
+    cells_of = ([Span(k, Style.DIM), *map(Span, v)] for k, v in rows.items() if any(v))
+    show_table(columns, cells_of, explain=[sweep.id for sweep in sweeps])
+    if merged := merge_ranked(sweeps, ranked):
+        print()
+        show_ranking(sweeps, merged[:top])
+
+
+def comparison_cells(
+    summary: SweepSummary, best: Sequence[TrialView], state: str
+) -> dict[str, str]:
+    """Return what a comparison tells of a sweep, by label."""
+    found = summary.importance
+    matters = found.shares[0] if found.is_clear else None
+    words = f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown"
+    return {**result_cells(summary, best, state), "main parameter": words}
+
+
+def result_cells(summary: SweepSummary, best: Sequence[TrialView], state: str) -> dict[str, str]:
+    """Return the results of a sweep, by label."""
+    sweep, results = summary.sweep, summary.results
+    return {
+        "metric": clean(sweep.metric.name) if sweep.metric else "",
+        "best": TrialRow(trial=best[0], sweep=sweep).objective if best else "",
+        "median": f"{measure(median(results))} of {len(results):,} finished{summary.pruned}"
+        if results
+        else "",
+        "state": state,
+        "trials": ", ".join(state_counts(sweep)),
+        "trained": duration(summary.total_ms) if summary.total_ms else "",
+        "budget": sweep.budget.usage if sweep.budget else "",
+        "failed": ", ".join(f"{failure_words(f.kind)}: {f.count}" for f in summary.failures),
+    }
