@@ -78,6 +78,9 @@ def test_use_of_the_gpu_is_shown_filtered_and_named_by_a_failure(lab) -> None:
     expected = {"gpu.util": 80, "gpu.util.mean": 80, "gpu.memory_gb": 2, "gpu.size_gb": 24,
                 "gpu.power_w": 300}  # fmt: skip
     assert sound.state == "finished" and expected.items() <= sound.usage.items()
+    used = lab.reader.usage_curves(sound.id)
+    assert used and used.attempt == 1 and {80, None} <= {*used.values["gpu.util"]}
+    assert 2 in used.values["gpu.memory_gb"] and len(used.seconds) == len(used.values["rss_gb"])
     assert sound.usage["rss_gb"] > 0 and "cpu" in sound.usage
     assert full.failure.kind is FailureKind.OUT_OF_MEMORY
     assert full.failure.message.endswith("the trial was seen to use 23 of its GPU's 24 GB")
