@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 from hpq_views.page.curves import POINTS, pack_curves, thinned
-from hpq_views.page.sweep_data import encode_sweep
+from hpq_views.page.sweep_data import encode_moves, encode_standing, encode_sweep
 from hpq_views.text.charts import axis_of, is_wide
 from tests.support.made_sweeps import (
     RANGES,
@@ -123,3 +123,19 @@ def test_the_order_of_settings_is_in_the_data_and_replicates_share_a_place() -> 
     places = [replace(data, status=status).standings.of(n) for n in range(1, 7)]
     assert [place.rank for place in places] == [3, 3, 1, 1, 2, 2]
     assert [place.setting for place in places] == [1, 1, 2, 2, 3, 3]
+
+
+def test_a_patch_has_the_places_of_changed_settings_only() -> None:
+    data = made(SETS_OF_ARTICLE[:6])
+    values = (0.875, 0.125, 0.75, 0.5, 0.625, 0.75)
+    trials = [replace(t, objective=v) for t, v in zip(data.trials, values, strict=True)]
+    data = of_trials(trials, data.curves, sid="x-00000", metric="test/acc")
+    data = replace(data, status=replace(data.status, sweep=replace(data.sweep, replicates=2)))
+    (whole,) = encode_standing(data).values()
+    (moves,) = encode_moves(data, [2, 6]).values()
+    assert moves["moved"] == [5, 1] and moves["to"] == [0, 2] and moves["of"] == 3
+    assert moves["mean"] == [whole["mean"][0], whole["mean"][2]]
+    rest = [n for n in whole["n"] if n not in moves["moved"]]
+    for first, place in zip(moves["moved"], moves["to"], strict=True):
+        rest.insert(place, first)
+    assert rest == whole["n"]

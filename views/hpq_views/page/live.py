@@ -20,9 +20,9 @@ from hpq_views.page.curves import pack_curves
 from hpq_views.page.render import comparison_row, sweep_head
 from hpq_views.page.sweep_data import (
     SweepData,
+    encode_moves,
     encode_objectives,
     encode_scale,
-    encode_standing,
     encode_trials,
     read_sweep,
 )
@@ -173,7 +173,7 @@ class LiveSweep(Polled):
             "at": data.status.at_ms,
             "winner": data.winner.trial if data.winner else 0,
             "names": [clean(name) for name in data.names],
-            "standing": encode_standing(data),
+            "standing": encode_moves(data, [t.id.number for t in trials]),
             "scale": encode_scale(data),
             "objectives": encode_objectives(data),
             "metrics": data.metrics,

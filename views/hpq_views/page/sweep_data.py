@@ -12,6 +12,7 @@ from typing import Any
 from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import Goal, Metric, SweepView
 from hpq.domain.trial import Json, TrialState, TrialView
+from hpq.search.replicates import first_of_set
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.front import Front, front_of, metrics_of
@@ -257,6 +258,27 @@ def encode_standing(data: SweepData) -> dict[str, Any]:
     if not sweep.objectives:
         return {sweep.metric.name if sweep.metric else "": _order(data.standings)}
     return {metric.name: _order(_by_metric(data, metric)) for metric in sweep.objectives}
+
+
+def encode_moves(data: SweepData, changed: Iterable[int]) -> dict[str, Any]:
+    """Return the new places of the settings of changed trials, from 0; -1 without a result.
+
+    The others keep their order, so that a page needs no more. Of several metrics, a trial on the
+    front moves others, and the whole order is sent.
+    """
+    if data.sweep.objectives:
+        return encode_standing(data)
+    ((name, whole),) = encode_standing(data).items()
+    places = {first: place for place, first in enumerate(whole["n"])}
+    firsts = sorted({first_of_set(data.sweep, number) for number in changed})
+    firsts.sort(key=lambda first: places.get(first, -1))
+    columns = {
+        column: [some[places[first]] if first in places else None for first in firsts]
+        for column, some in whole.items()
+        if column not in ("n", "of")
+    }
+    moved = {"moved": firsts, "to": [places.get(first, -1) for first in firsts]}
+    return {name: {**moved, "of": whole["of"], **columns}}
 
 
 def _by_metric(data: SweepData, metric: Metric) -> Standings:

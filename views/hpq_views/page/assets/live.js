@@ -11,6 +11,19 @@ const partsOf = (html) => {
   ages(content);
   return content;
 };
+function reordered(old, { moved, to, of, ...columns }) {
+  // The moved settings at their places, as the server says; the others keep their order.
+  const gone = new Set(moved),
+    stay = old.n.map((_, k) => k).filter((k) => !gone.has(old.n[k])),
+    put = (some, news) => {
+      const all = stay.map((k) => some[k]);
+      to.forEach((place, k) => place >= 0 && all.splice(place, 0, news[k]));
+      return all;
+    };
+  const found = { of, n: put(old.n, moved) };
+  for (const name of Object.keys(columns)) found[name] = put(old[name], columns[name]);
+  return found;
+}
 function apply(d, patch) {
   const t = d.trials;
   patch.trials.n.forEach((n, k) => {
@@ -39,7 +52,8 @@ function apply(d, patch) {
   Object.assign(d, patch.objectives);
   d.winner = patch.winner;
   d.scale = patch.scale;
-  d.standing = patch.standing;
+  for (const [name, now] of Object.entries(patch.standing))
+    d.standing[name] = now.n ? now : reordered(d.standing[name], now);
   d.metrics = patch.metrics;
   d.at = patch.at;
   prepare(d);
