@@ -27,6 +27,7 @@ from hpq.redis.credentials import SECRETS, redact
 
 KEY_LEAST = 16
 _WEBHOOK = re.compile(r"https?://[^\s/@]+(/\S*)?\Z")
+_POD_GPUS = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9_.-]+=[1-9][0-9]?")
 _APPRISE = re.compile(r"(?!https?:|ftps?:|file:)[a-z][a-z0-9+.-]*://\S+\Z")
 
 
@@ -127,6 +128,13 @@ def parse_store(text: str) -> str:
     return text
 
 
+def parse_pod_gpus(text: str) -> str:
+    """Parse the GPUs of a pod: RESOURCE=N."""
+    if not _POD_GPUS.fullmatch(text):
+        raise ValueError("use RESOURCE=N, such as nvidia.com/gpu=4")
+    return text
+
+
 def parse_webhook(text: str) -> str:
     """Parse the URL of a webhook, or of a service of Apprise."""
     if not (_WEBHOOK.match(text) or _APPRISE.match(text)):
@@ -166,6 +174,7 @@ class Settings:
     gpus_per_trial: int = 1
     trials_per_gpu: int = 1
     cpus: int = 0  # a pod's request; 0 = unknown
+    pod_gpus: str = ""  # RESOURCE=N of the pod; empty = none
     code: Path | None = None
     python: str = ""  # of programs; empty = the one on PATH
     code_key: str = field(default="", repr=False)
@@ -218,6 +227,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "gpus_per_trial": parse_count(1, 64),
     "trials_per_gpu": parse_count(1, 64),
     "cpus": parse_count(0, 4096),
+    "pod_gpus": parse_pod_gpus,
     "code": parse_folder,
     "python": str,
     "code_key": parse_key,
@@ -265,6 +275,7 @@ ABOUT: Mapping[str, str] = {
     "gpus_per_trial": "GPUs for each trial",
     "trials_per_gpu": "trials that share a GPU",
     "cpus": "CPU cores that a pod requests; each trial's OMP_NUM_THREADS is its share of them",
+    "pod_gpus": "GPUs that the pod was given, such as nvidia.com/gpu=4: its worker must see them",
     "code": "directory of the programs in an image",
     "python": "Python of programs (${interpreter}); unset: python on PATH, as with W&B",
     "code_key": "key that signs code, 16 characters or more; unset: the key under HPQ_HOME",

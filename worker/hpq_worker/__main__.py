@@ -28,6 +28,8 @@ _WHO = "hpq worker"
 
 def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
     gpus = devices.visible(os.environ)
+    if note := devices.check(gpus, os.environ, settings.pod_gpus):
+        log.warning("%s", note)
     found = devices.slots(gpus, settings.gpus_per_trial, settings.trials_per_gpu)
     if line := devices.idle(gpus, settings.gpus_per_trial):
         log.warning("%s", line)

@@ -103,6 +103,7 @@ def _run(settings: Settings, data: dict[str, Any], code: bytes) -> int:
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the training code's
     adopt_orphans()
     gpus = devices.visible(os.environ)
+    devices.check(gpus, os.environ, settings.pod_gpus)
     slots = devices.slots(gpus, settings.gpus_per_trial, settings.trials_per_gpu)
     if gpus:
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")

@@ -243,6 +243,8 @@ def _pod(file: ClusterFile, queue: str) -> dict[str, Any]:
     if per_trial > 1 or keys.gpus_per_trial:
         env[_PER_TRIAL] = str(per_trial)
     pod: dict[str, Any] = {}
+    if keys.gpus:
+        env["HPQ_POD_GPUS"] = f"{keys.gpu_resource}={keys.gpus}"
     if grace := file.pod_grace(queue):
         env["HPQ_POD_GRACE_S"] = str(grace)
         pod["terminationGracePeriodSeconds"] = grace

@@ -341,6 +341,20 @@ def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None
     assert (per_trial("{}"), per_trial("{HPQ_GPUS_PER_TRIAL: 4}")) == (["8"], [])
 
 
+@pytest.mark.parametrize(
+    ("keys", "given"),
+    [
+        ("gpus: 1", ["nvidia.com/gpu=1"]),
+        ("gpu_resource: amd.com/gpu, gpus: 2", ["amd.com/gpu=2"]),
+        ("gpus: 0", []),
+    ],
+)
+def test_a_pods_worker_is_told_the_gpus_that_it_must_see(keys: str, given: list[str]) -> None:
+    (one,) = (o for o in rendered(queue(keys)) if o["kind"] == "Deployment")
+    env = one["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert [e["value"] for e in env if e["name"] == "HPQ_POD_GPUS"] == given
+
+
 def test_secrets_are_of_the_namespace_and_the_keys_of_the_file() -> None:
     done = manifests("-", "--secrets", given="namespace: team\n")
     found = {o["metadata"]["name"]: o for o in yaml.safe_load_all(done.stdout)}

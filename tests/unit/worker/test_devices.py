@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from hpq.errors import UserError
 from hpq_worker.process import devices
+from tests.support.ids import raises
 
 
 def test_gpus_are_dealt_out_to_slots() -> None:
@@ -25,6 +27,38 @@ def test_gpus_that_cannot_be_dealt_out_are_refused(gpus: list[str], per: int, sh
 def test_hidden_gpus_are_not_counted() -> None:
     assert devices.visible({"CUDA_VISIBLE_DEVICES": ""}) == []
     assert devices.visible({"CUDA_VISIBLE_DEVICES": "2, 3"}) == ["2", "3"]
+
+
+PER_TRIAL = {"HPQ_GPUS_PER_TRIAL": "1"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "environ", "pod_gpus"),
+    [
+        ([], {}, "nvidia.com/gpu=1"),
+        (["0"], {}, "nvidia.com/gpu=2"),
+        (["0"], {}, "nvidia.com/mig-1g.10gb=2"),
+        ([], {}, "amd.com/gpu=1"),
+        ([], PER_TRIAL, ""),
+    ],
+)
+def test_a_worker_that_lacks_the_gpus_it_was_given_does_not_start(
+    gpus: list[str], environ: dict[str, str], pod_gpus: str, monkeypatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(devices, "AMD", tmp_path / "kfd")
+    with raises("no-gpu"):
+        devices.check(gpus, environ, pod_gpus)
+
+
+def test_a_worker_starts_with_its_gpus_or_where_cpus_are_meant(monkeypatch, tmp_path: Path) -> None:
+    (tmp_path / "kfd").touch()
+    monkeypatch.setattr(devices, "AMD", tmp_path / "kfd")
+    assert devices.check(["0", "1"], {}, "nvidia.com/gpu=2") == ""
+    assert devices.check([], {}, "amd.com/gpu=1") == ""
+    assert devices.check([], {}, "") == ""
+    assert devices.check(["0"], PER_TRIAL, "") == ""
+    assert devices.check([], PER_TRIAL | {"CUDA_VISIBLE_DEVICES": ""}, "") == ""
+    assert "habana.ai/gaudi" in devices.check([], {}, "habana.ai/gaudi=8")  # cannot be counted
 
 
 def test_cores_are_shared_by_slots_unless_the_user_has_said() -> None:

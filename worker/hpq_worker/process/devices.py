@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from hpq.errors import SettingsError, UserError
 from hpq.gpus import gpu_names
 from hpq.notice import plural
+
+AMD = Path("/dev/kfd")  # of AMD's driver
 
 
 def visible(environ: Mapping[str, str]) -> list[str]:
@@ -16,6 +19,36 @@ def visible(environ: Mapping[str, str]) -> list[str]:
     if names is None:
         return [str(i) for i in range(len(gpu_names()))]
     return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
+
+
+def check(gpus: Sequence[str], environ: Mapping[str, str], pod_gpus: str) -> str:
+    """Return a note about GPUs that this worker was given and that cannot be counted; else "".
+
+    `pod_gpus` is RESOURCE=N of a pod, "" outside one. CUDA_VISIBLE_DEVICES, also an empty one,
+    says which GPUs are meant, so nothing is missing then.
+
+    Raises:
+        UserError: the worker was given GPUs, or HPQ_GPUS_PER_TRIAL asks for some, and it sees
+            fewer; trials would train on the CPU.
+    """
+    if "CUDA_VISIBLE_DEVICES" in environ:
+        return ""
+    resource, _, number = pod_gpus.partition("=")
+    if resource.startswith("nvidia.com/"):
+        if len(gpus) < int(number):
+            text = f"the pod was given {number} {resource}, but nvidia-smi shows {len(gpus)}"
+            remedy = "the queue may need `pod: {runtimeClassName: nvidia}` in the cluster file"
+            raise UserError(f"{text}; {remedy}", code="no-gpu")
+    elif resource == "amd.com/gpu":
+        if not AMD.exists():
+            text = f"the pod was given {number} {resource}, but has no {AMD}"
+            raise UserError(f"{text}; install AMD's device plugin", code="no-gpu")
+    elif resource:
+        return f"hpq cannot check that this pod has its {number} {resource}"
+    elif not gpus and environ.get("HPQ_GPUS_PER_TRIAL") and not AMD.exists():
+        text = "HPQ_GPUS_PER_TRIAL is set, but nvidia-smi shows no GPU"
+        raise UserError(f"{text}; unset it, or set CUDA_VISIBLE_DEVICES= for CPUs", code="no-gpu")
+    return ""
 
 
 def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]:
