@@ -181,7 +181,7 @@ def test_the_page_of_a_running_trial_follows_it(
     assert [c for c in captions if "val_mae" in c and c.count("mae") == 2], "as Keras names them"
     assert not any("acc" in c for c in captions), "one value is no curve"
     assert HOSTILE in shown.text("#log") and "0.5000" in shown.text("h1")
-    assert HOSTILE in shown.text("h1") and "t1 t2" in shown.text("#listing .meta")
+    assert HOSTILE in shown.text("h1") and "t1, t2" in shown.text("#listing .meta")
     send(2, 0.625, 0.125)
     shown.until("document.querySelector('#log').textContent.includes('epoch 2')")
     shown.until("document.querySelector('#panels').textContent.includes('acc 0.625')")
