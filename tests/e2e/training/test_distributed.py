@@ -74,7 +74,9 @@ def test_the_pages_trial_checkpoints_when_told_and_goes_on_with_other_ranks(lab)
     lab.write("train.py", of_page("python").replace("    loss = ", wait, 1))
     sweep = of_page("yaml").replace("[0.1, 0.03]", "[0.1]").replace("value: 20", "value: 6")
     sid = lab.enqueue(sweep)
-    first = lab.worker(1, CUDA_VISIBLE_DEVICES="", HPQ_GPUS_PER_TRIAL="2", HPQ_QUEUE="big", HPQ_GRACE_S="60")
+    first = lab.worker(
+        1, CUDA_VISIBLE_DEVICES="", HPQ_GPUS_PER_TRIAL="2", HPQ_QUEUE="big", HPQ_GRACE_S="60"
+    )
     lab.wait_until(lambda: lab.trial(sid).step == 2, "three epochs of two ranks")
     assert len(lab.processes(r"python\S* (-u )?\S*train\.py")) == 2
     first.send_signal(signal.SIGTERM)
