@@ -1,9 +1,10 @@
 """Compute permutation importance of parameters on out-of-bag trials, with bootstrap intervals.
 
-A forest of 100 trees predicts each trial from the trees that did not train on it. A parameter is
-important if shuffling its values makes these predictions worse. Terminal, page and Python API show
-the numbers of `importance_of`, which imports scikit-learn: seconds, so that the answer for an ended
-sweep is kept in a file. The file names the results that it rests on: a retry makes it void.
+A forest of 100 trees predicts the rank of each trial from the trees that did not train on it. A
+parameter is important if shuffling its values makes these predictions worse. Terminal, page and
+Python API show the numbers of `importance_of`, which imports scikit-learn: seconds, so that the
+answer for an ended sweep is kept in a file. The file names the results that it rests on: a retry
+makes it void.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def importance_of(
         metrics = [metric.name for metric in sweep.objectives]
         place = metrics.index(sweep.metric.name) if metrics and sweep.metric else 0
         file = cache / "importance" / f"{sweep.id}{f'.{place}' if place else ''}.json"
-        basis = (__version__, sweep.varying, sweep.method, sweep.sampler, *merged.items())
+        basis = (__version__, "ranks", sweep.varying, sweep.method, sweep.sampler, *merged.items())
         digest = _digest_of(basis)
         if known := _kept(file, digest):
             return known
@@ -147,7 +148,7 @@ def importance_of(
     except ImportError:
         lacks = "not computed: pip install scikit-learn"
         return Importance(sets=count, why_none=lacks)
-    results = _clipped(numpy, [objective for _, objective in rows])
+    results = _ranks([objective for _, objective in rows])
     r2, shares = _permuted(numpy, forest, varying, results)
     if not r2 >= MIN_R2:  # also NaN, of results near the largest number
         words = (
@@ -201,11 +202,15 @@ def _column(values: Sequence[Json]) -> list[list[float]] | None:
     return [[float(json.dumps(v, sort_keys=True) == word) for word in words] for v in values]
 
 
-def _clipped(numpy: Any, objectives: Sequence[float]) -> Any:
-    """The results, but those far from the middle 80 %: one diverged trial is no trend."""
-    low, high = numpy.quantile(objectives, [0.1, 0.9], method="nearest")
-    room = 2 * (high - low)
-    return numpy.clip(objectives, low - room, high + room) if room > 0 else objectives
+def _ranks(objectives: Sequence[float]) -> list[float]:
+    """Return the rank of each result, equal ones at their mean.
+
+    In squares of a loss from 0.09 to 119, a few bad trials would be all of the variance.
+    """
+    places = dict[float, list[int]]()
+    for rank, result in enumerate(sorted(objectives)):
+        places.setdefault(result, []).append(rank)
+    return [math.fsum(places[one]) / len(places[one]) for one in objectives]
 
 
 def _permuted(
