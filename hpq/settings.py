@@ -106,7 +106,7 @@ def parse_folder(text: str) -> Path:
     """Parse the path of a directory, which may be created later."""
     try:
         path = Path(text).expanduser()
-    except RuntimeError:  # ~ of a user without a home, or ~nobody
+    except RuntimeError:  # a user who has no home, or no such user
         raise ValueError("the home directory of ~ is unknown; use a full path") from None
     for one in (path, *path.parents):
         try:

@@ -28,6 +28,11 @@ class TrialState(StrEnum):
         """True if only `hpq retry` leaves this state."""
         return self not in (TrialState.QUEUED, TrialState.RUNNING)
 
+    @property
+    def is_complete(self) -> bool:
+        """True if a result in this state counts: the trial finished, or was pruned."""
+        return self in (TrialState.FINISHED, TrialState.PRUNED)
+
 
 _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset({s for s in TrialState if s.is_terminal})

@@ -20,7 +20,6 @@ from hpq.store.audit_reader import StoredResult, SweepCounters, TrialRecord
 
 _END_EVENTS = frozenset(state.value for state in TrialState if state.is_terminal)
 _COUNTED = frozenset({"finished", "pruned", "reused"})
-_RANKED = frozenset({TrialState.FINISHED, TrialState.PRUNED})
 _ENDED = 1
 _HAS_VALUE = 2
 _COUNTS = 4
@@ -91,9 +90,9 @@ class Results:
         value, has_ended = self._value(number), bool(self._flags[number])
         if has_ended and not _is_same(value, _number(stored.objective)):
             return f"its result is {stored.objective or 'missing'}, but its last event has {value}"
-        if state not in _RANKED and stored.score is not None:
+        if not state.is_complete and stored.score is not None:
             return f"it is {state}, but ranked by {stored.score}"
-        if state in _RANKED and has_ended:
+        if state.is_complete and has_ended:
             value = value if self._is_ranked else stored.score
             value = None if self._flags[number] & _INFEASIBLE else value
             if not _is_same(value, stored.score):

@@ -109,7 +109,6 @@ def retry(
     Raises:
         NotFound: one of the trials does not exist; none was queued.
     """
-    with_result = (TrialState.FINISHED, TrialState.PRUNED)
     if not numbers:
         trials = Selection(
             reader=session.reader,
@@ -120,7 +119,7 @@ def retry(
         numbers = [t.id.number for t in trials if t.state is state]
     else:
         named = [_trial(session, sweep, n) for n in dict.fromkeys(numbers)]
-        if lost := [trial for trial in named if trial.state in with_result]:
+        if lost := [trial for trial in named if trial.state.is_complete]:
             ask(_lost(session, sweep, lost))
     touched = control_of(session).retry(sweep.id, numbers)
     done = f"{trials_of(touched)} queued again" if touched else "no trial to retry"

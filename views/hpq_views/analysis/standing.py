@@ -19,8 +19,6 @@ from hpq.store.reader import StoreReader
 from hpq_views.analysis.front import Front, front_of
 from hpq_views.text.text import trials_of
 
-RANKED = (TrialState.FINISHED, TrialState.PRUNED)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Standings:
@@ -84,7 +82,7 @@ class Standings:
 
 def result_of(trial: TrialView) -> float | None:
     """Return the result that ranks a trial; None if it has none, or has not ended."""
-    if trial.state not in RANKED or trial.objective is None or math.isnan(trial.objective):
+    if not trial.state.is_complete or trial.objective is None or math.isnan(trial.objective):
         return None
     return trial.objective
 

@@ -24,7 +24,6 @@ _MAX_VALUES = 8  # per parameter; more numbers are grouped into quarters
 _QUARTERS = 4
 _MOST_RECORDS = 100  # of provenance
 _MOST_SETS = 10_000  # results whose parameters are kept, drawn at random of more
-_RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +109,14 @@ class SweepSummary:
             if trial.provenance and not trial.reused and len(self.ran_on) < _MOST_RECORDS:
                 self.ran_on.add(trial.provenance)
             self.of_other_code += trial.reused.endswith(OTHER_CODE)
-            if trial.state in _RANKED and not trial.reused:
+            if trial.state.is_complete and not trial.reused:
                 self._took.setdefault(trial.state, array("q")).extend(
                     (trial.duration_ms, trial.step)
                 )
             self.total_ms += trial.total_ms
             self.before_ms += trial.before_ms
             objective = self._objective(trial)
-            if objective is not None and trial.state in _RANKED:
+            if objective is not None and trial.state.is_complete:
                 self._add_result(trial, objective)
             if trial.failure is not None and (
                 trial.state is TrialState.FAILED or trial.failure.kind is FailureKind.UNREPORTED

@@ -36,7 +36,6 @@ _STATE_STYLE = {
     TrialState.PRUNED: Style.CYAN,
     TrialState.CANCELLED: Style.YELLOW,
 }
-_WITH_RESULT = (TrialState.FINISHED, TrialState.PRUNED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +190,7 @@ class TrialRow:
     @property
     def failure(self) -> Failure | None:
         """Why the trial failed; None if its result arrived after all."""
-        return None if self.trial.state in _WITH_RESULT else self.trial.failure
+        return None if self.trial.state.is_complete else self.trial.failure
 
     @property
     def failed(self) -> str:
@@ -234,7 +233,7 @@ class TrialRow:
     @property
     def unmet(self) -> str:
         """The constraints that a result does not meet: `peak_memory_gb <= 24`."""
-        found = violated(self.sweep, self.trial) if self.trial.state in _WITH_RESULT else ()
+        found = violated(self.sweep, self.trial) if self.trial.state.is_complete else ()
         return clean(", ".join(map(str, found)))
 
     @property

@@ -21,7 +21,7 @@ from hpq_views.analysis.importance import Importance
 from hpq_views.analysis.records import finite
 from hpq_views.analysis.selection import drawn_trials, read_front
 from hpq_views.analysis.space import are_numbers, is_log, space_of
-from hpq_views.analysis.standing import RANKED, Standings, ranked, result_of, standings_of
+from hpq_views.analysis.standing import Standings, ranked, result_of, standings_of
 from hpq_views.analysis.summary import SweepSummary, summaries_of
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner import MOST_JUDGED, Winner, judge_winner
@@ -287,7 +287,7 @@ def _by_metric(data: SweepData, metric: Metric) -> Standings:
     infeasible = dict[int, float]()
     for trial in data.trials:
         value = finite(trial.metrics.get(metric.name))
-        if value is not None and trial.state in RANKED:
+        if value is not None and trial.state.is_complete:
             of = feasible if data.sweep.is_feasible(trial.metrics) else infeasible
             of[trial.id.number] = value
     found = ranked(replace(data.sweep, metric=metric), feasible, infeasible)

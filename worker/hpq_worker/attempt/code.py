@@ -22,7 +22,7 @@ from hpq.code.manifest import Files, digest_of, manifest, take_snapshot
 from hpq.code.signing import home_id
 from hpq.domain.attempt import Outcome
 from hpq.domain.sweep import Launch, RunnableSweep
-from hpq.domain.trial import Failure, FailureKind, TrialState
+from hpq.domain.trial import Failure, FailureKind
 from hpq.errors import UserError
 from hpq.notice import Notice, plural
 from hpq.private_files import make_private
@@ -110,7 +110,7 @@ class CodeBundles:
         if outcome is None or not launch.is_frozen or self.is_local(launch):
             return outcome
         finished = self._home / "cache" / "finished" / launch.code
-        if outcome.state in (TrialState.FINISHED, TrialState.PRUNED):
+        if outcome.state.is_complete:
             with suppress(OSError):
                 make_private(finished.parent)
                 finished.touch(0o600)

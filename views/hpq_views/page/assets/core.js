@@ -178,16 +178,16 @@ function prepare(d) {
   d.first = d.metric; // whose curves come with the trials
   if (d.metric) d.sets.set(d.metric, { c: d.curves, curve: d.curve });
 }
+const settingOf = (d, n) => Math.floor((n - 1) / d.replicates) + 1;
 function place(d) {
   // The order of the settings is the server's. The first trial of a setting stands for it, with the
-  // mean of its replicates; `t.group` numbers the settings, `t.size` is their number of trials.
+  // mean of its replicates; `t.group` numbers the settings.
   const t = d.trials,
     { n: firsts, of } = d.standing[d.metric],
-    setting = (n) => Math.floor((n - 1) / d.replicates) + 1,
+    setting = (n) => settingOf(d, n),
     leads = new Map(),
     out = new Set();
   t.group = t.n.map(setting);
-  t.size = t.n.map(() => d.replicates);
   t.group.forEach((group, i) => {
     if (!(t.n[leads.get(group)] < t.n[i])) leads.set(group, i);
   });
@@ -211,7 +211,7 @@ function place(d) {
 function means(d, name) {
   // of replicates, at the first of each setting
   const { n, mean, sd, runs } = d.standing[name],
-    at = new Map(n.map((first, k) => [Math.floor((first - 1) / d.replicates) + 1, k])),
+    at = new Map(n.map((first, k) => [settingOf(d, first), k])),
     of = (i) => (d.lead[i] === i ? at.get(d.trials.group[i]) : undefined);
   return {
     value: (i) => mean[of(i)] ?? null,
