@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hpq.redis.acl import ROLES, line, users
+from tests.support.constants import ROOT
+
+CALL = re.compile(r"redis\.p?call\([^'\n]*'([A-Z]+)'(?: or '([A-Z]+)')?")
 
 
 def rules(role: str, version: tuple[int, int]) -> tuple[str, ...]:
@@ -19,6 +24,14 @@ def test_every_role_is_a_list_of_commands_without_a_category(role, version) -> N
     assert not any(rule.startswith("+@") for rule in got)
     assert not any(rule.startswith("(") for rule in got)  # no selectors
     assert all("lab" in rule or "rq:" in rule for rule in got if "~" in rule)
+
+
+def test_a_worker_may_send_every_command_of_the_scripts() -> None:
+    scripts = [*(ROOT / "hpq/store/lua").rglob("*.lua")]
+    sent = {name.lower() for file in scripts for name in sum(CALL.findall(file.read_text()), ())}
+    got = {rule.removeprefix("+").partition("|")[0] for rule in rules("worker", (7, 2))}
+    assert {"hget", "zrank", "zrevrank"} <= sent  # they are found
+    assert sent - {""} <= got
 
 
 def test_read_only_keys_are_written_so_from_7_0_on() -> None:

@@ -153,7 +153,7 @@ local function pack_points(t, last, names)
     rows[#rows + 1] = {math.max(NOW, newest[1]), seq, tonumber(last[i]), last[i + 2]}
   end
   local size = (t.seq or #gone > 0) and redis.call('HLEN', record) or 0
-  local usage = size > 0 and redis.call('HSTRLEN', record, USAGE) or 0
+  local usage = size > 0 and #(redis.call('HGET', record, USAGE) or '') or 0
   local is_again = #gone > 0 and size > (usage > 0 and 1 or 0)
   local ids, uses, common, fields = {}, {}, '', {}
   for i, name in ipairs(order) do
