@@ -222,8 +222,13 @@ class _Moment:
 
 
 def _read(session: Session, sweep: SweepView, top: int) -> _Moment:
-    """Read every trial once, and keep few in memory."""
+    """Read every trial once, and keep few in memory.
+
+    Raises:
+        DecodeError: a trial, or the ranking of the sweep, cannot be read.
+    """
     summaries, reader = summaries_of(sweep, session.settings.cache), session.reader
+    reader.trials.ranking(sweep, 1)  # an unreadable one is an error, as of `best`
 
     def added() -> Iterator[TrialView]:
         for trial in reader.trials.begun(sweep.id):
