@@ -364,7 +364,10 @@ class Chaos:
         redis = self.lab.redis
         # The counts of the queue are right after a repair, which each reaper makes now and then.
         store = TrialStore(StoreContext.open(redis, self.lab.keys))
-        store.reap("default", lease_ms=2_000, lost_max=50)
+        self.lab.wait_until(
+            lambda: store.reap("default", lease_ms=2_000, lost_max=50),
+            "a repair, which waits for one lease after a restart of Redis",
+        )
         kept = [str(key, "utf-8") for key in redis.scan_iter() if redis.ttl(key) == -1]
         sweeps = "|".join(re.escape(sid) for sid in self.lab.reader.sweeps.ids())
         return {re.sub(r"[0-9a-f]{12,}|\d+", "N", re.sub(sweeps, "S", key)) for key in kept}

@@ -25,7 +25,7 @@ from hpq_worker.health.health import Health
 from hpq_worker.process import exit_report
 from hpq_worker.process.config import WorkerConfig, start
 from hpq_worker.process.logs import tell
-from hpq_worker.process.process_tree import adopt_orphans, kill_orphans
+from hpq_worker.process.process_tree import adopt_orphans, is_stopped, kill_orphans
 from hpq_worker.process.signals import FORWARDED, Signals
 
 log = logging.getLogger("hpq.supervisor")
@@ -116,8 +116,7 @@ class Supervisor:
 
     def _hung_at(self, pid: int) -> float:
         """Return when a process that was stopped (SIGSTOP) has lost its trial for sure."""
-        how = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
-        if not hasattr(os, "waitid") or os.waitid(os.P_PID, pid, how) is None:
+        if not is_stopped(pid):
             self._stopped_at.pop(pid, None)
             return math.inf
         now = time.monotonic()

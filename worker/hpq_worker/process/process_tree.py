@@ -72,6 +72,16 @@ def descendants(pid: int, but: Collection[int] = ()) -> list[int]:
     return found
 
 
+def is_stopped(pid: int) -> bool:
+    """Return True if a child of this process was stopped by SIGSTOP, where the system tells."""
+    if not hasattr(os, "waitid"):
+        return False
+    try:
+        return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # it has ended, and nobody has waited for it yet
+        return False
+
+
 def kill_orphans(keep: Collection[int]) -> None:
     """Kill all descendants except `keep` and the processes below those."""
     _kill(descendants(os.getpid(), keep))
