@@ -318,6 +318,13 @@ class TrialView:
     pruning: Pruning | None = None  # set also if the trial ended before it was notified
 
     @property
+    def trained(self) -> TrialId:
+        """The trial that has the curves, the log and the files: itself, or the source of a copy."""
+        sid, _, number = self.reused.removesuffix(OTHER_CODE).rpartition("/")
+        is_trial = bool(sid) and number.isascii() and number.isdigit() and len(number) < 10
+        return TrialId(sweep=sid, number=int(number)) if is_trial else self.id
+
+    @property
     def run_name(self) -> str:
         """The name that the script gives its run; "" without one. Any text."""
         return self._run_text("name")

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from redis import Redis
@@ -22,7 +23,7 @@ from hpq_producer.enqueue.provenance import CodeLocation, normalize_remote
 from hpq_views.watch.event_log import event_line
 from tests.support.desk import Desk
 from tests.support.folders import git
-from tests.support.store_calls import end, report
+from tests.support.store_calls import Shelf, end, report
 
 Take = Callable[[], Claim | Nothing]
 GRID = (
@@ -115,7 +116,7 @@ def test_a_sweep_of_which_all_is_known_is_finished_at_once(
     assert desk.hpq("watch", known, "--once").stdout.count("reused") == 2
     ranked = desk.hpq("best", known, "--top", "2").stdout
     assert len(re.findall(r"(?m) reused +0\.[19]", ranked)) == 2 and " 0s " not in ranked
-    assert f"hpq logs {old}/1" in desk.hpq("logs", f"{known}/1").stderr
+    assert f"{old}/1" in desk.hpq("logs", f"{known}/1").stderr
     assert take() == Nothing() and redis.zcard(keys.queue("default", "open")) == 0
     assert audit_sweep(desk.reader, known).violations == ()
 
@@ -212,6 +213,44 @@ def test_only_what_the_program_imports_makes_other_code(
     assert added.returncode == (0 if is_same else 2), added.stderr
     apart = "code" in desk.hpq("summary", old, done.stdout.strip()).stdout
     assert apart != is_same
+
+
+def test_a_copy_shows_the_curves_the_log_and_the_files_of_the_trial_that_trained(
+    desk: Desk,
+    store: TrialStore,
+    who: WorkerPresence,
+    take: Take,
+    shelf: Shelf,
+    control: SweepControl,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HPQ_STORE", str(tmp_path / "store"))
+    old = desk.sweep(GRID)
+    claim = take()
+    assert isinstance(claim, Claim)
+    points = tuple(Point(step=n, name="acc", value=n / 10) for n in (1, 2, 3))
+    store.beat(claim, who, ReportBatch(seq=1, step=3, log=b"a line\n", points=points), lease_ms=9)
+    end(store, claim, 0.3, artifacts=shelf.artifacts(claim))
+    copy = f"{desk.sweep(WIDER.replace('2.0', '1'), '--reuse')}/1"
+    again = f"{desk.sweep(GRID.replace('3]', '9]'), '--reuse')}/1"  # copies the copy
+    for trial in (copy, again):
+        assert desk.hpq("get", trial).stdout.split()[:1] == ["file"]
+        done = desk.hpq("get", trial, "file", "--out", "here", "--force")
+        assert (done.returncode, (desk.folder / "here").read_text()) == (0, "x"), done.stderr
+        assert f"{old}/1" in done.stderr
+        shown = json.loads(desk.hpq("show", trial, "--json").stdout)
+        assert shown["history"]["acc"] == [[1, 0.1], [2, 0.2], [3, 0.3]]
+        text = desk.hpq("show", trial).stdout
+        assert "a line" in text and "artifacts" in text
+        assert desk.hpq("logs", trial).stdout == "a line\n"
+    rows = desk.hpq("results", again.partition("/")[0], "--history", "-o", "csv").stdout
+    assert [line.split(",")[0] for line in rows.splitlines()[1:]] == ["1", "1", "1"]
+    control.cancel(old)
+    assert desk.hpq("rm", old, "--yes").returncode == 0
+    assert desk.hpq("get", copy).returncode == 4
+    assert json.loads(desk.hpq("show", copy, "--json").stdout)["history"]["acc"] == []
+    assert desk.hpq("logs", copy).returncode == 0
 
 
 def test_hpqignore_names_files_that_make_no_other_code(
@@ -470,7 +509,7 @@ def test_what_a_taken_result_ran_on_outlives_the_sweep_that_trained_it(
     store.keep_provenance("d-1", '{"host":"far"}')
     finish(store, who, store.claim(who, nonce="n", lease_ms=9_000, provenance="d-1"), 0.5)
     new = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 4]"), "--reuse")
-    assert f"hpq logs {old}/1" in desk.hpq("logs", f"{new}/1").stderr
+    assert f"{old}/1" in desk.hpq("logs", f"{new}/1").stderr
     assert desk.hpq("rm", old, "--yes").returncode == 0
     said = desk.hpq("logs", f"{new}/1").stderr
     assert f"{old}/1" in said and "hpq logs" not in said

@@ -69,6 +69,27 @@ def test_a_trial_has_its_log_a_file_and_its_curves_at_addresses_of_their_own(
     assert json.loads(served.get(f"/curves/{sid}?metric=acc")[2])
 
 
+def test_a_copied_result_shows_the_curves_and_files_of_the_trial_that_trained(
+    serve, environ, tmp_path, sweep_of, store, who, keys, redis
+) -> None:
+    environ["HPQ_STORE"] = str(tmp_path / "store")
+    shelf, old = Shelf(tmp_path / "store", redis, keys), sweep_of(1).id
+    claim = take(store, who, "a")
+    points = tuple(Point(step=n, name="acc", value=n / 10) for n in (1, 2))
+    batch = ReportBatch(seq=1, step=2, log=b"a line\n", points=points)
+    store.beat(claim, who, batch, lease_ms=LEASE)
+    end(store, claim, 0.5, artifacts=shelf.artifacts(claim))
+    sid = sweep_of(1, sid="copy-00000").id
+    copied = take(store, who, "a")
+    end(store, copied, 0.5)
+    redis.hset(keys.trial(copied.trial), "reused", f"{old}/1")
+    served = serve()
+    page = served.get(f"/sweep/{sid}/1")[2]
+    assert "a line" in page and "data-points" in page and "1/file/file" in page
+    assert "a line" in served.get(f"/sweep/{sid}/1/log")[2]
+    assert served.get(f"/sweep/{sid}/1/file/file")[2] == "x"
+
+
 def test_a_finished_trial_appears_on_the_open_page(
     serve, sweep_of, begin, store: TrialStore, tab: Callable[..., Tab]
 ) -> None:

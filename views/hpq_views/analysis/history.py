@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 
 from hpq.domain.status import Event
 from hpq.domain.trial import Curve, TrialState, TrialView
@@ -73,7 +73,8 @@ def read_curves(
 ) -> Iterator[Curve]:
     """Yield the curves of trials of one sweep, trial by trial; `metrics`: only these.
 
-    One round trip reads 200 curves, a second one the attempts of trials that began twice.
+    One round trip reads 200 curves of one sweep, a second one the attempts of trials that began
+    twice. The curves of a copied result are those of the trial that trained.
     """
     wanted = (
         (trial, name)
@@ -82,8 +83,15 @@ def read_curves(
         if metrics is None or name in metrics
     )
     while chunk := list(islice(wanted, _CURVES_PER_ROUND_TRIP)):
-        sid = chunk[0][0].id.sweep
-        curves = reader.trials.curves(sid, [(trial.id.number, name) for trial, name in chunk])
+        curves: list[Curve] = []
+        for sid, some in groupby(chunk, key=lambda one: one[0].trained.sweep):
+            of_sweep = [*some]
+            asked = [(trial.trained.number, name) for trial, name in of_sweep]
+            found = reader.trials.curves(sid, asked)
+            curves += [
+                replace(curve, trial=trial.id.number)
+                for (trial, _), curve in zip(of_sweep, found, strict=True)
+            ]
         again = {trial.id.number: trial.id for trial, _ in chunk if trial.attempt > 1}
         claims = reader.events.claims(list(again.values())) if again else {}
         for curve in curves:

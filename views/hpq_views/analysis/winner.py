@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 from hpq.domain.identity import slug
 from hpq.domain.sweep import Goal, ObjectiveValue, SweepView
-from hpq.domain.trial import OTHER_CODE, Json, Point, ReplicateGroup, TrialId, TrialView, flatten
+from hpq.domain.trial import Json, Point, ReplicateGroup, TrialView, flatten
 from hpq.notice import plural
 from hpq.search.distributions import (
     Categorical,
@@ -139,8 +139,7 @@ def judge_winner(
     best = best or reader.trials.best(sweep, MOST_JUDGED)
     if not best or sweep.metric is None:
         return None
-    number = best[0].id.number
-    curve = reader.trials.metric_history(TrialId(sweep=sweep.id, number=number), sweep.metric.name)
+    curve = reader.trials.metric_history(best[0].trained, sweep.metric.name)
     found = judge(sweep, best, curve)
     if found.edges and sweep.files:
         tried = reader.trials.begun(sweep.id) if trials is None else trials
@@ -224,7 +223,7 @@ def judge(sweep: SweepView, best: Sequence[TrialView], curve: Sequence[Point]) -
 
 def _source(trial: TrialView) -> str:
     """Return the trial that trained the result: copies of one result are no rivals."""
-    return trial.reused.removesuffix(OTHER_CODE) or str(trial.id)
+    return str(trial.trained)
 
 
 def merge_ranked(

@@ -53,7 +53,7 @@ from hpq_views.page.render import (
 from hpq_views.page.sweep_data import SweepData, read_more
 from hpq_views.page.trial_page import PICTURES, TrialPage
 from hpq_views.reports.logs import read_log
-from hpq_views.reports.stored_files import has_file, store_of
+from hpq_views.reports.stored_files import has_file, holder_of, store_of
 from hpq_views.reports.sweep_table import COLUMNS, read_sweeps
 from hpq_views.text.text import clean, clean_block
 
@@ -244,18 +244,19 @@ class Dashboard:
 
     def _log(self, request: Request) -> Response:
         trial = _trial_of(request)
-        self._reader.trials.get(trial)  # raises NotFound for a trial that is not there
-        log, _ = read_log(self._reader, trial)
+        # Raises NotFound for a trial that is not there.
+        log, _ = read_log(self._reader, self._reader.trials.get(trial).trained)
         return PlainTextResponse(clean_block(log.decode("utf-8", "replace")))
 
     def _file(self, request: Request) -> Response:
         """Send a file of a trial: a picture to show, any other as bytes to save."""
         trial, name = _trial_of(request), request.path_params["name"]
-        left = self._reader.trials.get(trial).artifacts
+        holder = holder_of(self._reader, self._reader.trials.get(trial))
+        left = holder.artifacts
         if left is None or not has_file(left, name):
             raise NotFound(f"{trial} has no file {clean(name)}", code="no-files")
         base = posixpath.basename(name)
-        files, where = store_of(self._session, trial, left, name, Path(base))
+        files, where = store_of(self._session, holder.id, left, name, Path(base))
         try:
             file = files.read(f"{left.path}/{name}")
         except OSError as error:

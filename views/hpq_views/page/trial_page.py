@@ -38,7 +38,7 @@ from hpq_views.page.live import Listing, digest
 from hpq_views.page.render import part
 from hpq_views.reports.logs import LINES
 from hpq_views.reports.show import shown_metrics, trial_facts
-from hpq_views.reports.stored_files import has_file, store_of, why_no_files
+from hpq_views.reports.stored_files import has_file, holder_of, store_of, why_no_files
 from hpq_views.text.charts import is_wide
 from hpq_views.text.text import clean, clean_block, value
 
@@ -85,6 +85,7 @@ class TrialData:
     ran_on: Params
     usage: UsageCurves | None
     log: bytes
+    holder: TrialView  # has the files
     no_files: str  # why none can be downloaded
     acts: bool  # it has a button
 
@@ -205,7 +206,7 @@ class TrialData:
     @property
     def files(self) -> dict[str, int]:
         """Name and size of each file."""
-        left = self.trial.artifacts
+        left = self.holder.artifacts
         return dict(sorted(left.files.items())) if left else {}
 
     @property
@@ -231,7 +232,7 @@ class TrialData:
         return CAPTIONS if CAPTIONS in self.files else ""
 
     def _media(self, endings: tuple[str, ...], most_bytes: int, most: int) -> list[Media]:
-        left, found = self.trial.artifacts, dict[str, list[tuple[int, str]]]()
+        left, found = self.holder.artifacts, dict[str, list[tuple[int, str]]]()
         for name, count in self.files.items() if left and not self.no_files else ():
             is_one = name.lower().endswith(endings) and count <= most_bytes
             if is_one and left and has_file(left, name):
@@ -284,7 +285,8 @@ class TrialPage(Listing):
         seen = (trial, status.best, standing, front)
         if seen == self._seen and trial.state is not TrialState.RUNNING:
             return self.html
-        more, self._after = reader.trials.log(self.id, self._after)
+        holder = holder_of(reader, trial)
+        more, self._after = reader.trials.log(trial.trained, self._after)
         lines = deque((self._log + more).splitlines(keepends=True), maxlen=LINES)
         self._log = b"".join(lines)[-_LOG_BYTES:]
         names = shown_metrics(trial, status.sweep)
@@ -300,7 +302,8 @@ class TrialPage(Listing):
             ran_on=reader.sweeps.provenance(trial.provenance),
             usage=reader.usage_curves(self.id),
             log=self._log,
-            no_files=self._why_none(trial),
+            holder=holder,
+            no_files=self._why_none(holder),
             acts=self._acts,
         )
         self._points = f' data-points="{escape(shown.points)}" data-system="{escape(shown.system)}"'

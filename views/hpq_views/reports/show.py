@@ -135,11 +135,13 @@ def trial_lines(
     *,
     attempts: Sequence[Attempt] = (),
     place: str = "",
+    holder: TrialView | None = None,
     columns: int = 80,
 ) -> Iterator[Line]:
     """Yield all facts of a trial; `curves` by metric, `log` is its last lines.
 
-    `place` says if it is on the front of several metrics.
+    `holder` is the trial that has its files (None: itself). `place` says if it is on the front of
+    several metrics.
     """
     trial = row.trial
     yield from _pairs({**_trial_head(row, place), **trial_facts(row)})
@@ -148,7 +150,7 @@ def trial_lines(
     yield from _section("metrics", _metrics(row, curves, columns))
     info = {name: value(v) for name, v in flatten(trial.run_info).items() if name not in row.run}
     yield from _section("set by the script", islice(_pairs(info), _MOST_INFO))
-    yield from _section("artifacts", artifact_lines(trial))
+    yield from _section("artifacts", artifact_lines(holder or trial))
     # Package versions are in --json only: they would push the log off the screen.
     names = (name for name in flatten(provenance).items() if "packages" not in name[0].split("."))
     yield from _facts("provenance", dict(names))

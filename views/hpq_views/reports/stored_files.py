@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,12 +10,13 @@ from hpq.access.connection_record import ConnectionRecord
 from hpq.access.session import Session
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Artifacts, TrialId, TrialView
-from hpq.errors import DecodeError, OutOfReach, UserError
+from hpq.errors import DecodeError, NotFound, OutOfReach, UserError
 from hpq.filestore.base import Files, Readable, is_own, is_safe_name
 from hpq.filestore.stores import location, open_files
 from hpq.notice import plural
 from hpq.redis.credentials import redact
 from hpq.shell import shell_hint
+from hpq.store.reader import StoreReader
 from hpq.store.wire.trial import ARTIFACTS
 from hpq_views.analysis.trial_row import unstored_words
 from hpq_views.text.text import clean, size, trials_of
@@ -71,6 +73,17 @@ def _bytes(artifacts: bytes) -> int:
         return sum(ARTIFACTS.parse(artifacts.decode()).files.values())
     except (ValueError, TypeError, RecursionError):  # any client of Redis may have written it
         return 0
+
+
+def holder_of(reader: StoreReader, trial: TrialView) -> TrialView:
+    """Return the trial that has a trial's files: of a copied result, the one that trained.
+
+    The trial itself if that one was deleted.
+    """
+    if trial.artifacts is None and trial.trained != trial.id:
+        with suppress(NotFound, DecodeError):
+            return reader.trials.get(trial.trained)
+    return trial
 
 
 def has_file(left: Artifacts, name: str) -> bool:

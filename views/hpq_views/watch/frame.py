@@ -16,7 +16,6 @@ from hpq.domain.trial import TrialState, TrialView
 from hpq_views.analysis.front import metrics_of
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.reports.ranking import column_names
-from hpq_views.reports.show import trial_lines
 from hpq_views.reports.sweep_table import COLUMNS
 from hpq_views.text.charts import Scale, buckets, curve, curve_scale, plot
 from hpq_views.text.style import Line, Span, Style, TerminalInfo, fold
@@ -359,9 +358,7 @@ def _trial(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     if found is None:
         return [[Span("the trial is not there any more", Style.DIM)]]
     row = TrialRow(trial=found.trial, sweep=sweep, at=scene.status)
-    rest = trial_lines(
-        row, found.curves, {}, found.log, attempts=found.attempts, columns=terminal.columns
-    )
+    rest = found.lines(row, terminal.columns)
     lines = list(islice(rest, 2))  # its id and its state
     points = found.curves.get(sweep.metric.name, ()) if sweep.metric else ()
     finite = [p.value for p in points if p.value - p.value == 0]

@@ -22,6 +22,8 @@ from hpq_views.analysis.history import Attempt, attempts_of
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner import Winner, judge_winner
 from hpq_views.reports.logs import LINES, read_log
+from hpq_views.reports.show import trial_lines
+from hpq_views.reports.stored_files import holder_of
 from hpq_views.reports.sweep_table import SweepList, read_sweeps
 from hpq_views.text.style import Line, TerminalInfo
 from hpq_views.watch.view import View
@@ -43,6 +45,19 @@ class Detail:
     curves: Mapping[str, Sequence[Point]]
     attempts: Sequence[Attempt]
     log: str
+    holder: TrialView | None = None  # has its files; None: itself
+
+    def lines(self, row: TrialRow, columns: int) -> Iterator[Line]:
+        """Yield what `hpq show` prints of the trial, with the end of the log."""
+        return trial_lines(
+            row,
+            self.curves,
+            {},
+            self.log,
+            attempts=self.attempts,
+            holder=self.holder,
+            columns=columns,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +211,7 @@ class SceneReader:
             self._curves = {}
         wanted = [t for t in rows if t.step or t.claimed_ms]
         asked = [t for t in wanted if not self._curve(t).is_whole]
-        after = [(t.id, self._curve(t).last) for t in asked]
+        after = [(t.trained, self._curve(t).last) for t in asked]
         new = self._reader.trials.new_points(after, sweep.metric.name) if after else []
         for trial, (points, last) in zip(asked, new, strict=True):
             kept = self._curve(trial)
@@ -219,10 +234,11 @@ class SceneReader:
             trial = self._reader.trials.get(found)
         except NotFound:
             return None
-        log, _ = read_log(self._reader, found, LINES)
+        log, _ = read_log(self._reader, trial.trained, LINES)
         return Detail(
             trial=trial,
-            curves={m: self._reader.trials.metric_history(found, m) for m in trial.metrics},
+            holder=holder_of(self._reader, trial),
+            curves={m: self._reader.trials.metric_history(trial.trained, m) for m in trial.metrics},
             attempts=attempts_of(self._reader.events.of_trial(found), trial),
             log=log.decode("utf-8", "replace"),
         )

@@ -15,7 +15,7 @@ from hpq.errors import NotFound, UserError
 from hpq.filestore.base import Gone, UnreadableFile, copy_out
 from hpq.notice import print_message
 from hpq_views.reports.show import artifact_lines
-from hpq_views.reports.stored_files import has_file, shared_file, store_of, why_no_files
+from hpq_views.reports.stored_files import has_file, holder_of, shared_file, store_of, why_no_files
 from hpq_views.targets import find_target
 from hpq_views.text.console import progress_bar, show_lines
 from hpq_views.text.text import clean
@@ -48,7 +48,10 @@ def get(
       hpq get best model.pt --out best.pt
     """
     with open_session() as session:
-        trial = _trial(session, what)
+        asked = _trial(session, what)
+        trial = holder_of(session.reader, asked)
+        if trial.id != asked.id:
+            print_message(f"{asked.id} is a copy of the result of {trial.id}, which has the files")
         left, sweep = trial.artifacts, session.reader.sweeps.get(trial.id.sweep)
         if left is None:
             in_cluster = session.connection is not None

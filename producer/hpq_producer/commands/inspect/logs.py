@@ -10,9 +10,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from hpq.access.session import Session, open_session
-from hpq.domain.trial import OTHER_CODE
+from hpq.domain.trial import OTHER_CODE, TrialView
 from hpq.notice import print_message, tagged
-from hpq.shell import shell_hint
 from hpq_views.reports.logs import Cleaner, follow_log, read_log
 from hpq_views.targets import complete_sweep_ids, find_trial
 from hpq_views.text.text import WHY_THINNED, clean
@@ -44,25 +43,24 @@ def logs(
     with open_session() as session:
         found = find_trial(session.reader, trial, session.settings.user)
         record = session.reader.trials.get(found)
-        data, last = read_log(session.reader, found, tail)
+        data, last = read_log(session.reader, record.trained, tail)
         if not (data or follow or tail == 0 or record.reused or record.thinned):
             yet = "" if record.state.is_terminal else " yet"
             print_message(f"trial {found} printed nothing{yet}")
         elif trial is None or not trial.endswith(str(found.number)):
             print_message(f"trial {found}")
         if record.reused:
-            print_message(_what_trained(session, clean(record.reused.removesuffix(OTHER_CODE))))
+            print_message(_what_trained(session, record))
         if record.thinned:
             print_message(tagged(f"its log was {WHY_THINNED}", "histories-dropped"))
         more = follow_log(session.reader, found, last) if follow else ()
         _write(chain([data], more))
 
 
-def _what_trained(session: Session, trial: str) -> str:
-    if session.reader.sweeps.exists(trial.rpartition("/")[0]):
-        command = shell_hint(["hpq", "logs", trial])
-        return f"this trial reuses the result of {trial}; its log: {command}"
-    return f"this trial reuses the result of {trial}, which was deleted with its log"
+def _what_trained(session: Session, trial: TrialView) -> str:
+    text = f"this trial reuses the result of {clean(trial.reused.removesuffix(OTHER_CODE))}"
+    is_there = session.reader.sweeps.exists(trial.trained.sweep)
+    return f"{text}; its log:" if is_there else f"{text}, which was deleted with its log"
 
 
 def _write(pieces: Iterable[bytes]) -> None:

@@ -28,6 +28,7 @@ from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.reports.logs import read_log
 from hpq_views.reports.provenance import provenance_record, write_code
 from hpq_views.reports.show import shown_metrics, sweep_lines, trial_lines
+from hpq_views.reports.stored_files import holder_of
 from hpq_views.reports.sweep_table import explain_waits
 from hpq_views.targets import complete_sweep_ids, find_target
 from hpq_views.text.console import show_lines, stdout_info
@@ -134,7 +135,8 @@ def _signed(settings: Settings, sweep: SweepView) -> str:
 def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
     trial, sweep = reader.trials.get(found), reader.sweeps.get(found.sweep)
     curves = {
-        name: reader.trials.metric_history(found, name) for name in shown_metrics(trial, sweep)
+        name: reader.trials.metric_history(trial.trained, name)
+        for name in shown_metrics(trial, sweep)
     }
     ran_on = reader.sweeps.provenance(trial.provenance)
     front = read_front(reader, [sweep]) if sweep.objectives else None
@@ -146,12 +148,19 @@ def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
     trial = replace(trial, standing=standing)
     attempts = attempts_of(reader.events.of_trial(found), trial)
     if not output.is_data:
-        log, _ = read_log(reader, found, _TAIL)
+        log, _ = read_log(reader, trial.trained, _TAIL)
         text = log.decode("utf-8", "replace")
         columns = stdout_info().columns
         row, place = TrialRow(trial=trial, sweep=sweep), front and place_of(sweep, front, trial)
         lines = trial_lines(
-            row, curves, ran_on, text, attempts=attempts, place=place or "", columns=columns
+            row,
+            curves,
+            ran_on,
+            text,
+            attempts=attempts,
+            place=place or "",
+            holder=holder_of(reader, trial),
+            columns=columns,
         )
         return show_lines(lines, whole=True)
     history = {n: [[p.step, finite(p.value)] for p in points] for n, points in curves.items()}
