@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 from typer.core import TyperArgument
 
-from hpq.errors import ExitCode
+from hpq.error_codes import ExitCode
 from hpq.redis.credentials import SECRETS
 from hpq.settings import ABOUT, Settings, variable
 from hpq_ops.manifests import cluster_file

@@ -18,33 +18,18 @@ HpqError
 └── DeviceUnusable       torch cannot use the GPU of a trainer                  exit 1
 
 A message is one line: the place, what is wrong, what to do. The command line prints it with the
-error's code, an id from `hpq.error_ids` that stays when the words change.
+error's code, an id from `hpq.error_codes` that stays when the words change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import IntEnum
 from pathlib import Path
 
-from hpq.error_ids import Code
+from hpq.error_codes import Code, ExitCode
 from hpq.notice import Notice
 from hpq.sanitize import visible
-
-
-class ExitCode(IntEnum):
-    """The exit codes of commands (`hpq --help` prints them)."""
-
-    DONE = 0
-    SOME_FAILED = 1
-    USER = 2
-    OUT_OF_REACH = 3
-    UNKNOWN = 4
-    HELD = 5
-    OVER_BUDGET = 6
-    TIME_UP = 7  # of an allocation; trials are left
-    INTERRUPTED = 130
 
 
 class HpqError(Exception):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TextIO
 
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.sanitize import PAGE_OF_ERRORS
 
 

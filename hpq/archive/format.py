@@ -23,7 +23,7 @@ from typing import Any
 
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.sweep import SCHEMA, refusal_of_schema
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.errors import UserError
 from hpq.notice import plural
 from hpq.store.keys import SWEEP_PARTS

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hpq.domain.budget import Owner
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState, TrialView
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.notice import Notice
 
 

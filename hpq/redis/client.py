@@ -32,7 +32,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.errors import DecodeError, Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
 from hpq.redis import address_file, credentials, tls
 from hpq.redis.credentials import redact

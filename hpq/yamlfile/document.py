@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from hpq.domain.trial import Json
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.errors import SweepFileError
 from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.problems import KeyPath, dotted

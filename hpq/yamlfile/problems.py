@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.errors import SweepFileError
 from hpq.notice import Notice
 

@@ -34,7 +34,7 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_sc
 
 from hpq.domain.sweep import NAME_RULE
 from hpq.domain.trial import Json
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.yamlfile.problems import KeyPath, Problems, is_passable, nearest, shown
 from hpq.yamlfile.yaml_reader import unquoted
 

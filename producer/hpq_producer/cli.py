@@ -27,7 +27,8 @@ from typer.models import ParameterInfo
 
 from hpq import __version__
 from hpq import process as hpq_process
-from hpq.errors import ExitCode, HpqError, UserError
+from hpq.error_codes import ExitCode
+from hpq.errors import HpqError, UserError
 from hpq.interrupts import Interruptible
 from hpq.notice import linked
 from hpq.sanitize import guard_terminals

@@ -13,7 +13,7 @@ from types import FrameType
 
 from hpq.access.session import Session, environment
 from hpq.domain.sweep import SweepView
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.filestore.stores import location
 from hpq.notice import print_message
 from hpq.private_files import make_private, private_file

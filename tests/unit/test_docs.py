@@ -12,7 +12,7 @@ from docs import generate
 from hpq.domain.retry_policy import RETRY_RULES
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import FailureKind, TrialState
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from tests.support.constants import ROOT
 
 DOCS = ROOT / "docs"

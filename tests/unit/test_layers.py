@@ -39,7 +39,7 @@ MAY_IMPORT = {
 # the import names before it. `hpq` itself is the lazy facade of the others.
 LAYERS = {
     "hpq": """
-        error_ids gpus interrupts reporting sanitize
+        error_codes gpus interrupts reporting sanitize
         notice
         errors
         datasets domain extras in_process shell wandb

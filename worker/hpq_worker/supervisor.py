@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from types import FrameType
 
-from hpq.errors import ExitCode
+from hpq.error_codes import ExitCode
 from hpq.notice import tagged
 from hpq.settings import LAST_WORDS_S, Settings
 from hpq_worker.consumer.run_limit import RunBudget

@@ -33,7 +33,7 @@ from hpq.domain.sweep import (
     refusal_of_schema,
 )
 from hpq.domain.trial import Json
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.errors import DecodeError
 from hpq.notice import Notice
 from hpq.store.wire import records

@@ -18,8 +18,8 @@ from hpq.code.command import interpreter, is_own
 from hpq.code.signing import fingerprint, key_of, verifying_key
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
-from hpq.error_ids import Code
-from hpq.errors import DataMissing, ExitCode, HpqError, SettingsError
+from hpq.error_codes import Code, ExitCode
+from hpq.errors import DataMissing, HpqError, SettingsError
 from hpq.filestore.stores import free_bytes, location, low_disk, open_files
 from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.redis.acl import DEFAULT_OFF, ROLES, person_of

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, Field
 
 from hpq.domain.trial import Json
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.errors import SweepFileError, UserError
 from hpq.settings import LAST_WORDS_S
 from hpq.yamlfile.document import apply, flag_override, known_document, read

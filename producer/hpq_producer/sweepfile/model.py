@@ -26,7 +26,7 @@ from pydantic import (
 
 from hpq.domain.sweep import MAX_PRIORITY, MOST_REPLICATES, Goal, Impute, ObjectiveValue, Wandb
 from hpq.domain.trial import Json
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.notice import plural
 from hpq.search import wandb_distributions
 from hpq.search.samplers import BY_DEFAULT, Sampler

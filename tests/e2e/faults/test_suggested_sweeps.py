@@ -12,7 +12,7 @@ import pytest
 
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Json
-from hpq.errors import ExitCode
+from hpq.error_codes import ExitCode
 from hpq_views.watch.event_log import event_line
 from hpq_worker.process.config import SuggesterConfig, start
 from tests.support.constants import DEADLINE_S

@@ -7,7 +7,7 @@ import time
 
 from hpq.domain.attempt import Reason
 from hpq.domain.trial import TrialState
-from hpq.errors import ExitCode
+from hpq.error_codes import ExitCode
 from tests.support.ids import ids, refused
 
 

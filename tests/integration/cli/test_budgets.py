@@ -10,7 +10,8 @@ from redis import Redis
 import hpq
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import SweepState
-from hpq.errors import ExitCode, OverBudget
+from hpq.error_codes import ExitCode
+from hpq.errors import OverBudget
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore

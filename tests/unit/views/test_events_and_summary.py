@@ -11,7 +11,8 @@ from hpq.domain.budget import Budget
 from hpq.domain.status import Event
 from hpq.domain.sweep import Counts, Goal, Metric
 from hpq.domain.trial import Failure, FailureKind, Json, TrialState, TrialView
-from hpq.errors import ExitCode, UserError
+from hpq.error_codes import ExitCode
+from hpq.errors import UserError
 from hpq.notice import plural
 from hpq_views.analysis.summary import SweepSummary, effect
 from hpq_views.reports.summary_page import effect_lines, failure_lines

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from hpq.errors import ExitCode
+from hpq.error_codes import ExitCode
 from hpq_worker.process.watchdog import CallThread, Progress
 from tests.support.constants import DEADLINE_S
 

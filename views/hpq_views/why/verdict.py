@@ -9,7 +9,7 @@ from hpq.domain.metric_check import metric_warning
 from hpq.domain.status import SweepStatus, Worker, event_ms
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
-from hpq.errors import ExitCode
+from hpq.error_codes import ExitCode
 from hpq.notice import Notice
 from hpq_views.analysis.eta import TimeLeft, sweep_eta
 from hpq_views.analysis.front import Front

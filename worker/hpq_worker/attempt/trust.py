@@ -25,7 +25,7 @@ from hpq.code.signing import (
 from hpq.domain.sweep import Launch, RunnableSweep
 from hpq.domain.trainer_specs import is_built_in
 from hpq.domain.trial import ALTERED, Claim, Failure, FailureKind
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.errors import DecodeError, UserError
 from hpq.notice import Notice
 from hpq.settings import Settings

@@ -14,7 +14,8 @@ from functools import partial
 from redis.exceptions import RedisError
 
 from hpq.domain.attempt import WorkerPresence
-from hpq.errors import ExitCode, HpqError, UserError
+from hpq.error_codes import ExitCode
+from hpq.errors import HpqError, UserError
 from hpq.redis import tls
 from hpq.redis.client import check_server, connect, explain
 from hpq.settings import Settings, read

@@ -19,7 +19,8 @@ from contextlib import suppress
 from redis.exceptions import RedisError
 
 from hpq.domain.sweep import SweepState, SweepView
-from hpq.errors import ExitCode, HpqError, NotFound
+from hpq.error_codes import ExitCode
+from hpq.errors import HpqError, NotFound
 from hpq.notice import tagged
 from hpq.settings import EARLY_S
 from hpq_worker.runner.caller import Caller

@@ -19,7 +19,7 @@ from threading import Event
 
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import Checkpoint, Claim
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.filestore.base import (
     Files,
     GoOn,

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, get_args
 from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.sweep import Metric
 from hpq.domain.trial import Claim, TrialId, TrialState
-from hpq.error_ids import Code
+from hpq.error_codes import Code
 from hpq.redis import credentials
 from hpq.sanitize import visible
 from hpq.settings import Settings

@@ -19,7 +19,8 @@ from queue import SimpleQueue
 from threading import Event, Thread, get_ident
 from typing import TypeVar
 
-from hpq.errors import ExitCode, HpqError
+from hpq.error_codes import ExitCode
+from hpq.errors import HpqError
 from hpq.settings import LAST_WORDS_S
 from hpq_worker.process import exit_report
 from hpq_worker.process.process_tree import kill_orphans

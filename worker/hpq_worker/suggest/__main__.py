@@ -16,7 +16,8 @@ from types import FrameType
 from redis.exceptions import RedisError
 
 from hpq.code.signing import RowSigner
-from hpq.errors import ExitCode, HpqError
+from hpq.error_codes import ExitCode
+from hpq.errors import HpqError
 from hpq.redis.client import connect
 from hpq.settings import read
 from hpq.store.events import SweepHistory

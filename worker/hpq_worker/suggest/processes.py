@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hpq.domain.sweep import RunnableSweep
-from hpq.errors import ExitCode
+from hpq.error_codes import ExitCode
 from hpq.notice import Notice
 from hpq.search.samplers import Sampler, is_installed, missing
 from hpq.store.suggest_lease import SuggestLease

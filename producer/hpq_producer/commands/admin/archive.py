@@ -13,7 +13,8 @@ from typer import Argument, Exit, Option
 from hpq.access.session import Session, open_session
 from hpq.archive.format import Header
 from hpq.archive.transfer import read_whole, restore, write
-from hpq.errors import ExitCode, HpqError, UserError, writing
+from hpq.error_codes import ExitCode
+from hpq.errors import HpqError, UserError, writing
 from hpq.notice import print_message
 from hpq.store.sweep_copy import copied_from
 from hpq_producer.actions.remove import ended_sweeps, finish_removals, remove_archived

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from hpq.access.session import open_session
-from hpq.errors import ExitCode
+from hpq.error_codes import ExitCode
 from hpq.notice import plural
 from hpq_ops.audit.replay import Audit
 from hpq_ops.audit.sweep_audit import audit_sweep

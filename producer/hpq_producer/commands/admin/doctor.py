@@ -15,7 +15,8 @@ from hpq.access.connection_record import NAMESPACE, connection_of_url, namespace
 from hpq.access.session import load_settings
 from hpq.code.signing import fingerprint, key_of, verifying_key
 from hpq.domain.trial import Json
-from hpq.errors import ExitCode, HpqError
+from hpq.error_codes import ExitCode
+from hpq.errors import HpqError
 from hpq.kubernetes.api import KubernetesApi
 from hpq.kubernetes.redis_access import kubectl_of
 from hpq.settings import ABOUT, Settings, describe, read, variable

@@ -9,7 +9,8 @@ import typer
 from typer import Option
 
 from hpq.access import connection_record
-from hpq.errors import ExitCode, UserError
+from hpq.error_codes import ExitCode
+from hpq.errors import UserError
 from hpq.kubernetes.start_forwarder import ForwardRequest, start_forwarder
 from hpq.notice import print_message
 from hpq.settings import Settings, read

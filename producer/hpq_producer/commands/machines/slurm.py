@@ -14,7 +14,8 @@ from typer import Argument, Option
 from hpq.access import connection_record, invitation
 from hpq.access.session import load_settings
 from hpq.code.signing import key_of
-from hpq.errors import ExitCode, SettingsError, UserError
+from hpq.error_codes import ExitCode
+from hpq.errors import SettingsError, UserError
 from hpq.filestore.stores import location
 from hpq.notice import Notice, print_message, warn
 from hpq.private_files import make_private

@@ -20,7 +20,8 @@ from hpq.access.session import Session, load_settings, open_session
 from hpq.code.command import interpreter
 from hpq.domain.status import Worker
 from hpq.domain.sweep import Counts, Launch, SweepState, SweepView
-from hpq.errors import ExitCode, Held, NotFound, UserError
+from hpq.error_codes import ExitCode
+from hpq.errors import Held, NotFound, UserError
 from hpq.notice import Notice, print_message, warn
 from hpq.redis.client import TRANSIENT
 from hpq.settings import Settings

@@ -1,12 +1,29 @@
-"""Every id of an error, a finding or a notice; an id stays when its text changes.
+"""Every exit code, and every id of an error, a finding or a notice.
 
 Scripts and tests read the id, people the words: `hpq: no sweep begins with 'x' [sweep-not-found]`.
-mypy rejects an id that is not in this table. A failed trial's id is its `FailureKind`.
+An id stays when its text changes. mypy rejects an id that is not in this table. A failed trial's id
+is its `FailureKind`.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Literal
+
+
+class ExitCode(IntEnum):
+    """The exit codes of commands (`hpq --help` prints them)."""
+
+    DONE = 0
+    SOME_FAILED = 1
+    USER = 2
+    OUT_OF_REACH = 3
+    UNKNOWN = 4
+    HELD = 5
+    OVER_BUDGET = 6
+    TIME_UP = 7  # of an allocation; trials are left
+    INTERRUPTED = 130
+
 
 Code = Literal[
     # errors, findings and notices
