@@ -22,7 +22,7 @@ from hpq.domain.trial import (
     TrialState,
     TrialView,
 )
-from hpq_views.analysis.winner import judge
+from hpq_views.analysis.winner_evidence import judge
 from hpq_views.page.curves import Curve
 from hpq_views.page.sweep_data import SweepData
 

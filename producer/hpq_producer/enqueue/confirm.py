@@ -18,7 +18,7 @@ from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import encode_new
 from hpq_producer.enqueue.submit import Enqueued, new_id, seal, write_rows
 from hpq_views.analysis.selection import refuse_altered
-from hpq_views.analysis.winner import CONFIRMS
+from hpq_views.analysis.winner_evidence import CONFIRMS
 from hpq_views.text.text import clean
 
 

@@ -25,7 +25,7 @@ from hpq.store.wire.trial import encode_new
 from hpq.yamlfile.problems import Problems, SourceMap
 from hpq_ops.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile import parameters
-from hpq_views.analysis.winner import judge_winner
+from hpq_views.analysis.winner_evidence import judge_winner
 from tests.support.desk import Desk
 from tests.support.ids import raises, refused
 from tests.support.store_calls import end

@@ -15,7 +15,7 @@ from hpq.domain.sweep import Counts, SweepView
 from hpq.domain.trial import TrialId, TrialState
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_views.analysis.standing import read_standings, standings_of
+from hpq_views.analysis.rank_results import read_standings, standings_of
 from hpq_views.analysis.summary import SweepSummary
 from tests.support.desk import Desk
 from tests.support.store_calls import end, fail, report, take

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from hpq.domain.sweep import Goal, Metric
+from hpq_views.analysis.rank_results import standings_of
 from hpq_views.analysis.selection import drawn_trials
-from hpq_views.analysis.standing import standings_of
 from tests.support.views import sweep_view, trial_view
 
 

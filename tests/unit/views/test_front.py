@@ -13,7 +13,7 @@ import pytest
 from hpq.domain.constraint import Constraint
 from hpq.domain.sweep import Goal, Metric
 from hpq.domain.trial import TrialState, TrialView
-from hpq_views.analysis.front import Point, dominators, front_of, hypervolume, pareto
+from hpq_views.analysis.pareto_front import Point, dominators, front_of, hypervolume, pareto
 from tests.support.views import sweep_view, trial_view
 
 SWEEP = sweep_view(objectives=(Metric(name="acc", goal=Goal.MAXIMIZE), Metric(name="ms")))

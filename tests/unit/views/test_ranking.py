@@ -8,7 +8,7 @@ import pytest
 
 from hpq.domain.sweep import Metric
 from hpq.domain.trial import Pruning, TrialState
-from hpq_views.analysis.standing import standings_of
+from hpq_views.analysis.rank_results import standings_of
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.reports.comparison import comparison_cells
 from hpq_views.reports.ranking import result_row, show_ranking

@@ -18,8 +18,8 @@ from hpq.domain.status import DurationStats, ServerMemory, SweepStatus, Worker
 from hpq.domain.sweep import Counts, Goal, Launch, Metric
 from hpq.domain.trial import Failure, FailureKind, Params, Point, TrialState, TrialView
 from hpq.notice import Notice
-from hpq_views.analysis.front import front_of
-from hpq_views.analysis.winner import judge
+from hpq_views.analysis.pareto_front import front_of
+from hpq_views.analysis.winner_evidence import judge
 from hpq_views.reports.sweep_table import SweepList
 from hpq_views.text.charts import Scale
 from hpq_views.text.style import TerminalInfo, paint

@@ -10,7 +10,7 @@ import pytest
 
 from hpq.domain.sweep import Counts, Goal, Metric, ObjectiveValue
 from hpq.domain.trial import Json, Point, ReplicateGroup, TrialView
-from hpq_views.analysis.winner import SURE, expected_best, judge, pooled_sd
+from hpq_views.analysis.winner_evidence import SURE, expected_best, judge, pooled_sd
 from tests.support.views import sweep_view, trial_view
 
 PARAMETERS: Json = {

@@ -21,7 +21,7 @@ from hpq.search.distributions import (
     QuantizedDistribution,
     Weighted,
 )
-from hpq_views.analysis.front import values_of
+from hpq_views.analysis.pareto_front import values_of
 from hpq_views.analysis.space import are_numbers, is_log, space_of
 
 

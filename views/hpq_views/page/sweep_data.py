@@ -15,16 +15,16 @@ from hpq.domain.trial import Json, TrialState, TrialView
 from hpq.search.replicates import first_of_set
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
-from hpq_views.analysis.front import Front, front_of, metrics_of
 from hpq_views.analysis.history import read_curves
 from hpq_views.analysis.importance import Importance
+from hpq_views.analysis.pareto_front import Front, front_of, metrics_of
+from hpq_views.analysis.rank_results import Standings, ranked, result_of, standings_of
 from hpq_views.analysis.records import finite
 from hpq_views.analysis.selection import drawn_trials, read_front
 from hpq_views.analysis.space import are_numbers, is_log, space_of
-from hpq_views.analysis.standing import Standings, ranked, result_of, standings_of
 from hpq_views.analysis.summary import SweepSummary, summaries_of
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.analysis.winner import MOST_JUDGED, Winner, judge_winner
+from hpq_views.analysis.winner_evidence import MOST_JUDGED, Winner, judge_winner
 from hpq_views.page.curves import POINTS, Curve, pack_curves, thinned
 from hpq_views.text.charts import axis_of, is_wide
 from hpq_views.text.text import clean, value

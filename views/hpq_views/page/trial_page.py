@@ -29,8 +29,8 @@ from hpq.domain.trial import (
     flatten,
 )
 from hpq.errors import HpqError
-from hpq_views.analysis.front import Front, dominators, metrics_of, place_of
 from hpq_views.analysis.history import Attempt, attempts_of, read_curves
+from hpq_views.analysis.pareto_front import Front, dominators, metrics_of, place_of
 from hpq_views.analysis.records import finite
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.page.curves import thinned

@@ -12,13 +12,13 @@ from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import TrialView
 from hpq.notice import Notice
 from hpq_views.analysis.eta import coarse_duration
-from hpq_views.analysis.front import Front
 from hpq_views.analysis.importance import Importance
+from hpq_views.analysis.pareto_front import Front
 from hpq_views.analysis.pruning import describe_target
+from hpq_views.analysis.rank_results import Standings, standings_of
 from hpq_views.analysis.records import sweep_record, trial_record
-from hpq_views.analysis.standing import Standings, standings_of
 from hpq_views.analysis.summary import Effect, Level, SweepSummary, summaries_of
-from hpq_views.analysis.winner import MOST_JUDGED, Winner, judge_winner
+from hpq_views.analysis.winner_evidence import MOST_JUDGED, Winner, judge_winner
 from hpq_views.reports.provenance import describe_versions
 from hpq_views.reports.ranking import show_ranking, standing_lines
 from hpq_views.reports.sweep_table import explain_waits

@@ -13,7 +13,7 @@ from itertools import islice
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
-from hpq_views.analysis.front import metrics_of
+from hpq_views.analysis.pareto_front import metrics_of
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.reports.ranking import column_names
 from hpq_views.reports.sweep_table import COLUMNS

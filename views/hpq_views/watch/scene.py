@@ -17,10 +17,10 @@ from hpq.domain.trial import Point, TrialId, TrialView
 from hpq.errors import NotFound
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
-from hpq_views.analysis.front import front_of
 from hpq_views.analysis.history import Attempt, attempts_of
+from hpq_views.analysis.pareto_front import front_of
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.analysis.winner import Winner, judge_winner
+from hpq_views.analysis.winner_evidence import Winner, judge_winner
 from hpq_views.reports.logs import LINES, read_log
 from hpq_views.reports.show import trial_lines
 from hpq_views.reports.stored_files import holder_of

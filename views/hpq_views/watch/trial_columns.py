@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hpq.domain.sweep import SweepView
-from hpq_views.analysis.front import metrics_of
+from hpq_views.analysis.pareto_front import metrics_of
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.text.style import Span, Style
 from hpq_views.text.tables import Column, lay

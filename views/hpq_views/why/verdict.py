@@ -12,7 +12,7 @@ from hpq.domain.trial import TrialState, TrialView
 from hpq.error_codes import ExitCode
 from hpq.notice import Notice
 from hpq_views.analysis.eta import TimeLeft, sweep_eta
-from hpq_views.analysis.front import Front
+from hpq_views.analysis.pareto_front import Front
 from hpq_views.analysis.pruning import describe_target
 from hpq_views.analysis.records import WAITING, state_word
 from hpq_views.analysis.trial_row import TrialRow

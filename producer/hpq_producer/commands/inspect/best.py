@@ -17,7 +17,8 @@ from hpq.notice import print_message
 from hpq.shell import shell_line
 from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_views.analysis.filter import Filter
-from hpq_views.analysis.front import Front
+from hpq_views.analysis.pareto_front import Front
+from hpq_views.analysis.rank_results import Standings
 from hpq_views.analysis.records import trial_record
 from hpq_views.analysis.selection import (
     best_trials,
@@ -28,9 +29,8 @@ from hpq_views.analysis.selection import (
     refuse_unknown_metric,
     refuse_unsigned,
 )
-from hpq_views.analysis.standing import Standings
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.analysis.winner import judge_winner, merge_ranked
+from hpq_views.analysis.winner_evidence import judge_winner, merge_ranked
 from hpq_views.reports.ranking import show_ranking, standing_lines, write_trials
 from hpq_views.reports.summary_page import winner_lines
 from hpq_views.targets import SweepRefs, find_target

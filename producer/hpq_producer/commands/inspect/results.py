@@ -20,8 +20,8 @@ from hpq.store.reader import StoreReader
 from hpq_producer.commands.common_flags import WhereExpr
 from hpq_producer.python_api.frames import history_frame, trials_frame, write_parquet
 from hpq_views.analysis.filter import Filter
-from hpq_views.analysis.front import metrics_of
 from hpq_views.analysis.history import read_curves
+from hpq_views.analysis.pareto_front import metrics_of
 from hpq_views.analysis.records import HISTORY_COLUMNS, flat_record, history_records, trial_record
 from hpq_views.analysis.selection import Selection
 from hpq_views.reports.ranking import column_names, result_columns, result_row, write_trials

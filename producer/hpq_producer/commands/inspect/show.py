@@ -19,11 +19,11 @@ from hpq.notice import print_message
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.commands.common_flags import Output
-from hpq_views.analysis.front import place_of
 from hpq_views.analysis.history import attempts_of
+from hpq_views.analysis.pareto_front import place_of
+from hpq_views.analysis.rank_results import Standings
 from hpq_views.analysis.records import attempt_record, finite, sweep_record, trial_record
 from hpq_views.analysis.selection import read_front
-from hpq_views.analysis.standing import Standings
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.reports.logs import read_log
 from hpq_views.reports.provenance import provenance_record, write_code

@@ -12,7 +12,7 @@ from hpq.access.session import open_session
 from hpq.notice import print_message
 from hpq_producer.commands.common_flags import Output
 from hpq_views.analysis.records import sweep_record
-from hpq_views.analysis.winner import judge_winner
+from hpq_views.analysis.winner_evidence import judge_winner
 from hpq_views.follow import wait_until_over
 from hpq_views.targets import SweepRef
 from hpq_views.text.output import Format, show_data

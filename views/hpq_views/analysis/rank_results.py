@@ -16,7 +16,7 @@ from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import ReplicateGroup, Standing, TrialState, TrialView
 from hpq.search.replicates import first_of_set, set_of
 from hpq.store.reader import StoreReader
-from hpq_views.analysis.front import Front, front_of
+from hpq_views.analysis.pareto_front import Front, front_of
 from hpq_views.text.text import trials_of
 
 
