@@ -28,7 +28,7 @@ from hpq.domain.sweep import SweepView
 from hpq.errors import DecodeError, Forbidden, OutOfReach
 from hpq.notice import Notice, warn
 from hpq.private_files import replace_private
-from hpq.private_server.attach import Attached, attach
+from hpq.private_server.attach_or_start import Attached, attach
 from hpq.private_server.keeper import QUIET_S
 from hpq.redis import tls
 from hpq.redis.client import FIRST_S, check_server, connect, guard

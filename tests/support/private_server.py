@@ -16,7 +16,7 @@ import pytest
 
 from hpq.errors import OutOfReach
 from hpq.private_server import keeper
-from hpq.private_server.attach import Attached, attach
+from hpq.private_server.attach_or_start import Attached, attach
 from hpq.private_server.state import Record, ServerHome
 from tests.support.constants import DEADLINE_S
 
@@ -24,7 +24,7 @@ USER = """
 import os, subprocess, sys
 from pathlib import Path
 from hpq.errors import HpqError
-from hpq.private_server import attach as embedded
+from hpq.private_server import attach_or_start as embedded
 print("ready", flush=True)
 sys.stdin.readline()
 try:

@@ -17,7 +17,7 @@ from hpq.access.session import Session, load_settings
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
-from hpq.private_server.attach import running_socket
+from hpq.private_server.attach_or_start import running_socket
 from hpq.redis.client import connect
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis, ResponseError
 from redis.exceptions import ConnectionError as NoServer
 
-from hpq.private_server.attach import answers
+from hpq.private_server.attach_or_start import answers
 from hpq.redis.client import FullServerDisk, connect
 from hpq.store.worker_reader import server_memory
 from hpq_views.why.waiting import explain_full_server

@@ -14,9 +14,9 @@ from urllib.parse import quote
 import pytest
 from redis import Redis
 
-from hpq.private_server import attach as private_server
+from hpq.private_server import attach_or_start as private_server
 from hpq.private_server import keeper, state
-from hpq.private_server.attach import attach, running_socket
+from hpq.private_server.attach_or_start import attach, running_socket
 from hpq.private_server.binary import Binary
 from tests.support.constants import DEADLINE_S
 from tests.support.disk import small_disk

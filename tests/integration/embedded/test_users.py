@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from hpq.private_server import keeper
-from hpq.private_server.attach import attach, running_socket
+from hpq.private_server.attach_or_start import attach, running_socket
 from tests.support.private_server import Home
 
 STOPPING = "Background append only file rewriting started"

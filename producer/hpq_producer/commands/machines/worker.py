@@ -19,7 +19,7 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import HpqError, SettingsError, UserError
 from hpq.filestore.stores import location
 from hpq.notice import print_message
-from hpq.private_server.attach import attach
+from hpq.private_server.attach_or_start import attach
 from hpq.redis.credentials import redact
 from hpq.settings import Settings, read
 from hpq_views.text.text import clean, trials_of

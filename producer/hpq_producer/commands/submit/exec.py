@@ -14,7 +14,7 @@ import hpq
 from hpq.access.session import load_settings
 from hpq.errors import UserError
 from hpq.in_process import PYTHON
-from hpq.private_server.attach import attach
+from hpq.private_server.attach_or_start import attach
 
 _HPQ = Path(hpq.__file__).resolve().parent
 CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
