@@ -133,6 +133,7 @@ def _forget() -> None:
     """Remove the run that ended from the module."""
     module = _module()
     module.run = None
+    module.config, module.summary = PreInit("config"), PreInit("summary")
     for method in METHODS:
         setattr(module, method, PreInit(method))
 
@@ -172,6 +173,8 @@ def agent(
         log_once(
             f"wandb.agent: count={count} is ignored: the function runs once a trial; see `run_cap`"
         )
+    finish()  # a run before the agent is no trial, and W&B ends it, too
+    _module().__dict__.pop("_last_run", None)
     try:
         function()
     finally:
