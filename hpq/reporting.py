@@ -167,11 +167,12 @@ def set_exit_code(code: int) -> None:
 
 def describe(info: Mapping[str, object]) -> None:
     """Keep what a script sets beside numbers: its run's name, tags, config, texts (JSON)."""
-    message = {"run_info": bounded(info)}
-    if _send_info is not None:
-        _send_info(message)
-    else:
-        _tell(message)
+    _inform({"run_info": bounded(info)})
+
+
+def begin_again() -> None:
+    """Discard what the trial has reported: wandb.agent begins its run (for the stand-in)."""
+    _inform({"begin_again": True})
 
 
 def note_dropped(names: Iterable[str], why: str, *, of_process: bool = False) -> None:
@@ -183,11 +184,7 @@ def note_dropped(names: Iterable[str], why: str, *, of_process: bool = False) ->
     new = [name for name in names if (attempt, name) not in _dropped]
     _dropped.update((attempt, name) for name in new)
     for name in new[:MAX_NAMES]:
-        message = {"dropped": name, "why": why, "of_process": of_process}
-        if _send_info is not None:
-            _send_info(message)
-        else:
-            _tell(message)
+        _inform({"dropped": name, "why": why, "of_process": of_process})
 
 
 def join_trial() -> None:
@@ -212,6 +209,13 @@ def send_by_socket(message: Mapping[str, object]) -> None:
     path = os.environ.get("HPQ_REPORT")
     if path:
         _send(path, message)
+
+
+def _inform(message: Mapping[str, object]) -> None:
+    if _send_info is not None:
+        _send_info(message)
+    else:
+        _tell(message)
 
 
 def _tell(message: Mapping[str, object]) -> None:

@@ -405,3 +405,32 @@ def test_a_trial_uses_an_artifact_of_another_trial_or_sweep(lab, store: str) -> 
         """)  # fmt: skip
         said = lab.ok("exec", sys.executable, "outside.py", **env).splitlines()
         assert said[0] == "rows {'rows': 2} v0" and f"{sid}/none" in said[1]
+
+
+def test_a_run_that_the_program_begins_before_its_agent_is_no_part_of_the_trial(lab) -> None:
+    lab.write("train.py", """
+        import os, time
+        import wandb
+
+        wandb.init(config={"lr": 99, "note": "of the script"})
+        wandb.log({"val_loss": 0.0, "only": 1}, step=7)
+        while not os.path.exists(os.environ["GATE"]): time.sleep(0.01)
+        def train():
+            with wandb.init(config={"lr": 99}) as run:
+                for value in (0.7, 0.5):
+                    run.log({"val_loss": value})
+        wandb.agent("any", train)
+    """)  # fmt: skip
+    sid, gate = lab.enqueue(SWEEP + "    history: all\n"), lab.folder / "gate"
+    store = lab.folder / "store"
+    lab.worker(GATE=str(gate), HPQ_STORE=str(store))
+    lab.wait_until(lambda: lab.trial(sid).metrics.get("only") == 1, "what Redis has of that run")
+    gate.touch()
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert trial.metrics == {"val_loss": 0.5} and trial.best == 0.5 and trial.restarted
+    history = lab.reader.trials.metric_history(trial.id, "val_loss")
+    assert [(p.step, p.value) for p in history] == [(0, 0.7), (1, 0.5)]
+    assert "note" not in trial.run_info.get("config", {})
+    (rows,) = store.rglob("hpq-history.jsonl")
+    assert "only" not in rows.read_text()

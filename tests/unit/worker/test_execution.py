@@ -23,7 +23,7 @@ from hpq.domain.sweep import (
     SweepView,
     TerminationRule,
 )
-from hpq.domain.trial import Claim, FailureKind, TrialId, TrialState
+from hpq.domain.trial import Checkpoint, Claim, FailureKind, TrialId, TrialState
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.health.usage import TrialUsage
@@ -319,3 +319,29 @@ def test_an_end_that_follows_garbage_on_the_runners_pipe_does_not_hide_it(said: 
     outcome = said.run(notify=said.end).outcome
     assert outcome is not None and outcome.failure is not None
     assert "pipe" in outcome.failure.message
+
+
+def test_a_run_before_the_trials_own_leaves_no_value_and_no_exit_code(said: Said) -> None:
+    said.read(Metric(name="loss", take=ObjectiveValue.BEST))
+    said.execution._reports.resume(Checkpoint(store="", path="", step=2, best=0.5, logged=1))
+    for text in (
+        '{"report": {"loss": 0.0, "only": 1}, "step": 9}',
+        '{"exit_code": 3}',
+        '{"begin_again": true}',
+        '{"report": {"loss": 0.7}, "step": 3}',
+    ):
+        said.send(text.encode())
+    said.end()
+    outcome = said.run().outcome
+    assert outcome is not None and outcome.state is TrialState.FINISHED
+    assert (outcome.objective, outcome.best, outcome.step) == (0.5, 0.5, 3)
+    batch = said.reports.batch()
+    assert [(p.step, p.name, p.value) for p in batch.points] == [(3, "loss", 0.7)]
+    assert batch.restarted, "Redis removes what it has"
+
+
+def test_a_trial_that_has_reported_nothing_does_not_begin_again(said: Said) -> None:
+    said.send(b'{"begin_again": true}')
+    said.end()
+    said.run()
+    assert said.reports.batch().restarted == ""

@@ -138,3 +138,16 @@ def test_the_metrics_that_a_result_needs_are_kept_beyond_the_limit_and_over_a_re
     again = ReportBuffer(Metric(name="loss"), ["ms", "gb"])
     again.resume(got.position())
     assert again.lasts["ms"] == 3.0 and again.objective == 1.0
+
+
+def test_the_history_of_a_trial_that_begins_again_has_what_it_resumed_and_the_new_rows(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / NAME).write_text('{"resumed": 1}\n')
+    history, reports = HistoryFile(tmp_path), ReportBuffer(None)
+    reports.keep, reports.forget = history.add, history.rewind
+    reports.report({"a": 1.0}, 1)
+    assert reports.begin_again("why") and not reports.begin_again("why")
+    reports.report({"b": 2.0}, 1)
+    resumed, new = (tmp_path / NAME).read_text().splitlines()
+    assert resumed == '{"resumed": 1}' and new.startswith('{"b": 2.0,')

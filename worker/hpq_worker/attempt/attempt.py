@@ -80,7 +80,8 @@ class AttemptRunner:
             if not publisher.restore():
                 return Result(outcome=None, halt=Halt.STOPPING, keep_runner=True, is_whole=False)
             if sweep.history and self._parts.terminal is None:
-                reports.keep = HistoryFile(paths.out).add
+                history = HistoryFile(paths.out)
+                reports.keep, reports.forget = history.add, history.rewind
             result = self._execute(claim, sweep, paths, reports, publisher)
             if self._parts.terminal is None:
                 result = self._publish_rest(publisher, sweep, result)

@@ -60,6 +60,7 @@ _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user
 _LONGEST_BYTES = 4_096  # of a printed line that may report a metric
 _HELD_LINES = 10_000  # that report metrics
 _KILLED = 128  # a shell exits with this and the number of the signal that ended its command
+_AGENT_BEGINS = "wandb.agent begins the trial's run"
 _CORRUPT = "the training code wrote to the pipe of hpq's runner; print or write to a file instead"
 _CORRUPT_END = AttemptEnd(
     failure=Failure(kind=FailureKind.USER_ERROR, message=_CORRUPT, fingerprint=_CORRUPT)
@@ -247,6 +248,8 @@ class Execution:
             self._may_report = True
         elif "ignore_printed" in message:
             self._reads_printed = False
+        elif "begin_again" in message:
+            self._begin_again()
         elif "dropped" in message:
             self._note_dropped(message)
         elif "exit_code" in message:
@@ -313,6 +316,14 @@ class Execution:
         self._dropped.setdefault(name, self._mask.text(why))
         if not message["of_process"]:
             self._warn(f"dropped {name}", f"a value of {name} is dropped: {why}")
+
+    def _begin_again(self) -> None:
+        """Discard what a run before the trial's own one left: its values and its exit code."""
+        self._exit_code = 0
+        self._held.clear()
+        self._dropped.clear()
+        if self._reports.begin_again(_AGENT_BEGINS):
+            self._reports.log(f"hpq: {_AGENT_BEGINS}; earlier values are discarded\n".encode())
 
     def _report_held(self) -> None:
         """Report what was printed by a trial that could have reported in another way."""

@@ -60,6 +60,8 @@ def _checked(message: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"may_report": True}
     if message.get("ignore_printed") is True:
         return {"ignore_printed": True}
+    if message.get("begin_again") is True:
+        return {"begin_again": True}
     if "run_info" in message:
         return {"run_info": bounded(message["run_info"])}
     if "dropped" in message:

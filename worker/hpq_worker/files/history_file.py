@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from hpq.private_files import make_private
@@ -29,6 +31,7 @@ class HistoryFile:
     def __init__(self, out: Path) -> None:
         make_private(out)
         self._path, self._is_over = out / NAME, False
+        self._resumed_bytes = self._path.stat().st_size if self._path.exists() else 0
 
     def add(self, rows: Mapping[int, Mapping[str, float]]) -> str:
         """Write the values of each step; return why the file ends here, once."""
@@ -47,6 +50,11 @@ class HistoryFile:
             why = str(error)
         self._is_over = True
         return f"{NAME} ends here: {why}"
+
+    def rewind(self) -> None:
+        """Remove what this attempt has added; ignore a disk that refuses it."""
+        with suppress(OSError):
+            os.truncate(self._path, self._resumed_bytes)
 
 
 def resume(checkpoint: Path, out: Path, counts: Mapping[str, int]) -> None:

@@ -38,26 +38,21 @@ class ReportBuffer:
         self._lock = Lock()
         self._points: deque[Point] = deque(maxlen=_BACKLOG_POINTS)
         self._log = bytearray()
-        self._counts: dict[str, int] = {}
         self._sent: ReportBatch | None = None  # handed out, not yet acknowledged
         self._seq = 0
         self._phase = self._run_info = ""
         self._is_new = False
         # Gets the values of each step; returns a line for the log, if any.
         self.keep: Callable[[Mapping[int, Mapping[str, float]]], str] = lambda _: ""
+        self.forget: Callable[[], object] = lambda: None  # discards what `keep` got
         self.echo: Callable[[bytes], object] = lambda _: None  # gets the output, too
-        self.dropped = ""  # the first name beyond the limit
         self._checkpoint: Checkpoint | None = None  # to be published
         self._restarted = ""
         self._unkept: str | None = None
         self._usage: UsageCurves | None = None
         self.published: Checkpoint | None = None  # by this attempt: Redis points to it
-        self.step = 0
-        self.last = math.nan
-        self._best = math.nan
-        self._not_finite = 0  # values of the sweep's metric in a row
-        self._logged = 0  # finite values of the sweep's metric, one a step
-        self._logged_at: int | None = None  # the step of the last one
+        self._origin = Checkpoint(store="", path="")  # where this attempt began
+        self._take_position(self._origin)
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
         """Add one report; drops names beyond MAX_NAMES, except those that a result needs."""
@@ -121,12 +116,19 @@ class ReportBuffer:
     def resume(self, at: Checkpoint) -> None:
         """Continue the counts from a checkpoint."""
         with self._lock:
-            self.step = at.step
-            self._counts = dict(at.counts)
-            self._logged = at.logged
-            self.last = math.nan if at.last is None else at.last
-            self._best = math.nan if at.best is None else at.best
-            self._further |= {n: v for n, v in at.further.items() if n in self._further}
+            self._origin = at
+            self._take_position(at)
+
+    def _take_position(self, at: Checkpoint) -> None:
+        self.step = at.step
+        self.last = math.nan if at.last is None else at.last
+        self._best = math.nan if at.best is None else at.best
+        self._counts = dict(at.counts)
+        self._further = {name: at.further.get(name, math.nan) for name in self._further}
+        self._logged = at.logged  # finite values of the sweep's metric, one a step
+        self._logged_at: int | None = None  # the step of the last one
+        self._not_finite = 0  # values of the sweep's metric in a row
+        self.dropped = ""  # the first name beyond the limit
 
     def restart(self, why: str) -> None:
         """Discard earlier reports: training starts again although a checkpoint existed."""
@@ -145,6 +147,20 @@ class ReportBuffer:
         with self._lock:
             self._usage = curves
             self._is_new = True
+
+    def begin_again(self, why: str) -> bool:
+        """Discard what this attempt has reported; return False if it has reported nothing."""
+        with self._lock:
+            self._run_info = "{}"
+            self._is_new = True
+            if self._counts == self._origin.counts:
+                return False
+            self._points.clear()
+            self._take_position(self._origin)
+            self._restarted = self._restarted or why
+            self._phase = ""
+            self.forget()
+            return True
 
     def position(self) -> Checkpoint:
         """Return where training stands now, as a checkpoint without a path."""

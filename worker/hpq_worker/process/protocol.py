@@ -5,8 +5,8 @@ kills its descendants and exits.
 Runner → parent: {"report": {name: value}, "step": n}, {"phase": text} and one {"end": {…}}, each
 with "of", its attempt: in a resident runner a thread of one attempt may outlive the attempt.
 Program → parent, by the socket of hpq.reporting, without "of": reports, {"may_report": true},
-{"ignore_printed": true}, {"run_info": {…}}, {"dropped": name, "why": …, "of_process": …} and
-{"exit_code": n}.
+{"ignore_printed": true}, {"begin_again": true}, {"run_info": {…}}, {"dropped": name, "why": …,
+"of_process": …} and {"exit_code": n}.
 """
 
 from __future__ import annotations

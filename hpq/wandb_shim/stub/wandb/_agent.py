@@ -159,8 +159,6 @@ def run_trials(
             last = module.__dict__.pop("_last_run", None)
         return last.exit_code if last is not None else 0
 
-    finish()  # a run before the agent is no trial, and W&B ends it, too
-    module.__dict__.pop("_last_run", None)
     try:
         failures = _Failures(in_a_row)
         serve(sid, call, count, stops_sweep=sid in _created, goes_on=failures.go_on)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from ._agent import create, run_trials
 from ._run import Run, _module, start
 from ._transport import (
+    begin_again,
     follow_tensorboard,
     ignore_printed,
     join_trial,
@@ -138,6 +139,12 @@ def _forget() -> None:
         setattr(module, method, PreInit(method))
 
 
+def end_earlier_run() -> bool:
+    """End the run before wandb.agent, which is no trial; return whether there was one."""
+    finish()
+    return _module().__dict__.pop("_last_run", None) is not None
+
+
 def _at_exit(pid: int, run: Run | None = None) -> None:
     """Send the rows that are not sent yet, but not from a forked child."""
     if os.getpid() == pid:
@@ -168,13 +175,14 @@ def agent(
     if project:
         os.environ["WANDB_PROJECT"] = project
     if "HPQ_TRIAL_ID" not in os.environ:
+        end_earlier_run()
         return run_trials(sid, function, finish, int(count or 0), max_consecutive_failed_runs)
     if count not in (None, 1):
         log_once(
             f"wandb.agent: count={count} is ignored: the function runs once a trial; see `run_cap`"
         )
-    finish()  # a run before the agent is no trial, and W&B ends it, too
-    _module().__dict__.pop("_last_run", None)
+    if end_earlier_run():
+        begin_again()
     try:
         function()
     finally:

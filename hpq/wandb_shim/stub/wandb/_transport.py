@@ -14,6 +14,7 @@ from typing import Any
 from .errors import UsageError
 
 try:
+    from hpq.reporting import begin_again as begin_again
     from hpq.reporting import deliver as report
     from hpq.reporting import describe, set_exit_code
     from hpq.reporting import ignore_printed as ignore_printed
@@ -27,6 +28,9 @@ except ImportError:  # a script started by hand, in a Python without hpq
         """Print the metrics, as `hpq.report` does outside a trial."""
         for name, value in flat.items():
             print(f"{name}={value!r}", flush=True)
+
+    def begin_again() -> None:
+        """Do nothing: there is no trial."""
 
     def ignore_printed() -> None:
         """Do nothing: no worker reads the output."""
