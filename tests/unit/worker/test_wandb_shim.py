@@ -301,6 +301,70 @@ def test_a_second_init_returns_the_first_run_unless_reinit_asks_for_another(
     assert wandb.run is None and wandb.init() is not second
 
 
+# A script's calls, and the summary that W&B's package 0.31 has of them.
+@pytest.mark.parametrize(
+    ("calls", "summary", "last"),
+    [
+        (["set 0.2", "define max", "log 0.9", "log 0.7"], {"max": 0.9}, 0.7),
+        (["define max", "set 0.2", "log 0.9", "log 0.7"], 0.7, 0.7),
+        (["define max", "log 0.9", "set 0.2", "log 0.7"], 0.7, 0.7),
+        (["define max", "log 0.9", "log 0.7", "set 0.2"], 0.2, 0.2),
+        (["set 0.2", "log 0.9", "log 0.7"], 0.7, 0.7),
+        (["define none", "set 0.2", "log 0.9", "log 0.7"], None, 0.7),
+        (["log 0.9", "set 0.2", "define max", "log 0.7"], {"max": 0.7}, 0.7),
+    ],
+)
+def test_what_is_set_before_a_value_is_logged_is_not_the_last_value(
+    wandb: ModuleType, calls: list[str], summary: object, last: float
+) -> None:
+    run = wandb.init()
+    for call in calls:
+        verb, _, word = call.partition(" ")
+        if verb == "set":
+            run.summary["acc"] = float(word)
+        elif verb == "define":
+            run.define_metric("acc", summary=word)
+        else:
+            run.log({"acc": float(word)})
+    found = run.summary.get("acc")
+    assert (dict(found.items()) if hasattr(found, "items") else found) == summary
+    wandb.finish()
+    assert [values["acc"] for _, values in wandb.reports if "acc" in values][-1] == last
+
+
+def test_a_summary_that_wandb_lacks_is_refused(wandb: ModuleType) -> None:
+    run = wandb.init()
+    run.define_metric("acc", summary="copy,best", goal="maximize")  # of older versions
+    with pytest.raises(wandb.Error, match="worst"):
+        run.define_metric("acc", summary="worst")
+
+
+def test_the_steps_of_a_second_run_follow_those_of_the_first(wandb: ModuleType) -> None:
+    first = wandb.init()
+    first.define_metric("a", summary="max")
+    for step in (0, 3):
+        first.log({"a": 1.0}, step=step)
+    second = wandb.init(reinit=True)
+    for step in (0, 3):
+        second.log({"a": 2.0}, step=step)
+    second.finish()
+    wandb.init().log({"a": 3.0})
+    wandb.finish()
+    assert wandb.reports == [
+        (0, {"a": 1.0, "a.max": 1.0}), (3, {"a": 1.0}),
+        (4, {"a": 2.0}), (7, {"a": 2.0}), (8, {"a": 3.0}),
+    ]  # fmt: skip
+
+
+def test_numbers_that_a_script_sets_in_the_summary_are_pythons(wandb: ModuleType) -> None:
+    run = wandb.init()
+    run.summary["a"] = np.float64(0.5)
+    run.summary.update({"b": np.int64(3), "c": {"d": np.float32(0.25)}, "e": np.zeros(2)})
+    found = [run.summary["a"], run.summary["b"], run.summary["c"]["d"]]
+    assert found == [0.5, 3, 0.25] and [*map(type, found)] == [float, int, float]
+    assert json.loads(json.dumps(found)) == found
+
+
 def test_numbers_are_taken_out_of_whatever_holds_one(wandb: ModuleType) -> None:
     class Tensor:
         def __init__(self, *values: float) -> None:
@@ -420,26 +484,36 @@ def test_a_process_without_the_runs_id_has_a_run_of_its_own(wandb: ModuleType, m
 
 
 @pytest.mark.parametrize("way", ["init", "patch", "patch after init"])
-def test_what_is_written_for_tensorboard_is_reported_as_well(wandb, monkeypatch, way) -> None:
-    class SummaryWriter:
-        def add_scalar(self, tag, scalar_value, global_step=None, walltime=None):
-            written.append((tag, scalar_value, global_step))
-
-    written: list[object] = []
-    library, writer = ModuleType("tensorboardX"), ModuleType("tensorboardX.writer")
-    writer.SummaryWriter = SummaryWriter  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "tensorboardX", library)
-    monkeypatch.setitem(sys.modules, "tensorboardX.writer", writer)
+def test_what_is_written_for_tensorboard_is_reported_as_well(
+    wandb, monkeypatch, tmp_path: Path, way
+) -> None:
+    """The script imports the writer after `init`."""
+    folder = tmp_path / "site" / "tensorboardX"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "writer.py").write_text(
+        "class SummaryWriter:\n"
+        "    written = []\n"
+        "    def add_scalar(self, tag, scalar_value, global_step=None, walltime=None):\n"
+        "        self.written.append((tag, scalar_value, global_step))\n"
+    )
+    for name in ("tensorboardX", "tensorboardX.writer"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.syspath_prepend(str(folder.parent))
     if way == "patch":
         wandb.tensorboard.patch(root_logdir="runs")
     wandb.init(sync_tensorboard=way == "init")
     if way == "patch after init":
         wandb.tensorboard.patch(root_logdir="runs")
-    SummaryWriter().add_scalar("charts/return", 5, 70)
+    writer = importlib.import_module("tensorboardX.writer").SummaryWriter()
+    writer.add_scalar("charts/return", 5, 70)
     wandb.finish()
-    SummaryWriter().add_scalar("charts/return", 6, 80)
+    writer.add_scalar("charts/return", 6, 80)
     assert wandb.reports == [(70, {"charts/return": 5.0})]
-    assert written == [("charts/return", 5, 70), ("charts/return", 6, 80)]
+    assert writer.written == [("charts/return", 5, 70), ("charts/return", 6, 80)]
+    for name in ("tensorboardX", "tensorboardX.writer"):
+        monkeypatch.delitem(sys.modules, name)
 
 
 def test_an_artifact_that_was_logged_is_used_by_its_version_or_alias(
@@ -633,6 +707,76 @@ def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / name).write_text(text)
     monkeypatch.setenv("PYTHONPATH", f"{PLACE}:{folder}")
     return folder
+
+
+def test_lightgbms_callback_counts_on_in_a_second_training(wandb: ModuleType) -> None:
+    lightgbm = importlib.import_module("wandb.lightgbm")
+    wandb.init(config={"lr": 0.1})
+    for value in (0.5, 0.7):
+        callback = lightgbm.wandb_callback()
+        for iteration in range(2):
+            results = [("valid", "l2", value - iteration / 10, False)]
+            results += [("cv_agg", "valid auc", 0.5, True, 0.1)]
+            callback(
+                SimpleNamespace(
+                    iteration=iteration,
+                    begin_iteration=0,
+                    params={"depth": 3},
+                    evaluation_result_list=results,
+                )
+            )
+    assert dict(wandb.config) == {"lr": 0.1, "depth": 3}
+    of_cv = {"valid_auc-mean": 0.5, "valid_auc-stdv": 0.1}
+    assert [(step, values["valid_l2"], values["iteration"]) for step, values in wandb.reports] == [
+        (0, 0.5, 0), (1, 0.4, 1), (2, 0.7, 0), (3, 0.6, 1),
+    ]  # fmt: skip
+    assert all(values.items() >= of_cv.items() for _, values in wandb.reports)
+    assert dict(wandb.summary["valid_l2"].items()) == {"min": 0.4}
+    model = SimpleNamespace(
+        best_iteration=1,
+        best_score={"valid": {"l2": np.float64(0.4)}},
+        feature_name=lambda: ["a"],
+        feature_importance=lambda: np.array([2]),
+    )
+    lightgbm.log_summary(model)
+    assert wandb.summary["best_score"]["valid"]["l2"] == 0.4
+    wandb.finish()
+    assert list(Path("out/media/table").glob("Feature Importance_*"))
+
+
+def test_xgboosts_callback_has_the_best_score_the_config_and_the_importances(
+    wandb: ModuleType, libraries: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(libraries))
+    monkeypatch.delitem(sys.modules, "xgboost", raising=False)
+    xgboost = importlib.import_module("wandb.xgboost")
+    with pytest.raises(wandb.Error, match=r"wandb\.init"):
+        xgboost.WandbCallback()
+    wandb.init()
+    found = {"best_score": "0.25", "best_iteration": "1"}
+    model = SimpleNamespace(
+        save_config=lambda: '{"learner": {"depth": "3"}}',
+        save_model=lambda path: Path(path).write_text("m"),
+        get_score=lambda importance_type: {"f0": 2.0},
+        attr=found.get,
+    )
+    Path(wandb.run.dir).mkdir()
+    callback = xgboost.WandbCallback(log_model=True)
+    callback.before_training(model)
+    for epoch, value in enumerate((0.5, 0.25, 0.75)):
+        callback.after_iteration(model, epoch, {"valid": {"logloss": [value], "x": [1]}})
+    callback.after_training(model)
+    assert wandb.config["learner"] == {"depth": "3"}
+    assert dict(wandb.summary["valid-logloss"].items()) == {"min": 0.25}
+    assert (wandb.summary["best_score"], wandb.summary["best_iteration"]) == (0.25, 1)
+    wandb.finish()
+    assert wandb.reports[0][1] == {
+        "valid-logloss": 0.5, "valid-logloss.min": 0.5, "valid-x": 1.0, "epoch": 0.0,
+    }  # fmt: skip
+    assert list(Path("out/artifacts").glob("*_model.json"))
+    assert list(Path("out/media/table").glob("Feature Importance_*"))
+    for name in [n for n in sys.modules if n.partition(".")[0] == "xgboost"]:
+        del sys.modules[name]
 
 
 def python(script: str) -> subprocess.CompletedProcess[str]:

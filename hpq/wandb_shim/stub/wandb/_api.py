@@ -102,15 +102,8 @@ def init(
     if "HPQ_TRIAL_ID" in os.environ:
         log_real_package()
     run = start(_sweep_parameters(), config, about.pop("allow_val_change"), about)
-    older_run = module.__dict__.get("_last_run")
-    if older_run is not None and not run.disabled:
-        # W&B would begin another run; a trial is one run.
-        log_once("a second run in the same trial: its steps follow those of the first")
-        run._rows, run._media = older_run._rows, older_run._media
-    elif not run.disabled:
-        atexit.register(_at_exit, os.getpid())
-        module._last_run = run
-        ignore_printed()
+    if not run.disabled:
+        _begin(run)
     if tensorboard or sync_tensorboard or module.patched["tensorboard"]:
         follow_tensorboard(run)
     if reinit == "create_new":  # beside `wandb.run` and `wandb.log`, as in W&B
@@ -122,6 +115,19 @@ def init(
     for method in METHODS:
         setattr(module, method, getattr(run, method))
     return run
+
+
+def _begin(run: Run) -> None:
+    """Let a run report for the trial: as its first one, or after an earlier one."""
+    module = _module()
+    older_run = module.__dict__.get("_last_run")
+    if older_run is None:
+        atexit.register(_at_exit, os.getpid())
+        ignore_printed()
+    else:  # W&B would begin another run; a trial is one run
+        log_once("a second run in the same trial: its steps follow those of the first")
+        run.follow(older_run)
+    module._last_run = run
 
 
 def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from . import _transport
 from ._transport import log_once, note_dropped
+from .errors import Error
 
 Send = Callable[[Mapping[str, float], int], None]
 _MAX_STEP = 2**53  # hpq keeps smaller ones
@@ -99,11 +100,18 @@ class Defined:
 
     @classmethod
     def of(cls, summary: str | None, goal: str | None) -> Defined:
-        """Parse the arguments of `define_metric`; `summary` is a comma-separated list."""
+        """Parse the arguments of `define_metric`; `summary` is a comma-separated list.
+
+        Raises:
+            Error: W&B has no such summary.
+        """
         best = {"minimize": "min", "maximize": "max"}.get(goal or "", "min")
         words = [word.strip().lower() for word in (summary or "").split(",")]
-        kinds = [best if word == "best" else word for word in words]
-        return cls(tuple(kind for kind in kinds if kind in (*_KINDS, "mean", "none")))
+        kinds = [best if word == "best" else word for word in words if word not in ("", "copy")]
+        for kind in kinds:
+            if kind not in (*_KINDS, "mean", "none"):
+                raise Error(f"Unhandled define_metric() arg: summary op: {kind}")
+        return cls(tuple(kinds))
 
 
 _UNDEFINED = Defined()
@@ -116,11 +124,13 @@ class Rows:
     that step: a metric's first value is sent at once, and its last value when the row ends.
     """
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, before: Rows | None = None) -> None:
+        """Create the rows of a run whose steps follow those of an ended run of the same trial."""
         self._send = send
         self.step = 0  # of the row that is not sent yet
         # A resumed script that gives no steps counts on, or its rows would replace earlier ones.
-        self._start = int(os.environ.get("HPQ_RESUMED_STEP", -1)) + 1
+        self._start = 0 if before else int(os.environ.get("HPQ_RESUMED_STEP", -1)) + 1
+        self._first = before.following_step if before else 0  # hpq's step of step 0
         self.last_step = 0  # of the values that were sent last
         self.sent: dict[str, float] = {}  # the last value of every name
         self._row: dict[str, float] = {}
@@ -132,6 +142,7 @@ class Rows:
         self._axis = ""  # the metric whose value is the row's step
         self._axes: dict[str, str] = {}  # name, or start with *, → the metric that is its x axis
         self._only_set: set[str] = set()  # names that the script sets and never logs
+        self._overridden: set[str] = set()  # names set after their define_metric: it is void
 
     def define(self, name: str, axis: str | None, defined: Defined) -> None:
         """Add a rule of `define_metric`; `name` may end with *.
@@ -142,6 +153,7 @@ class Rows:
         self._defined[name] = defined
         if axis:
             self._axes[_pattern(name)] = _transport.metric_name(axis)
+        self._overridden = {one for one in self._overridden if not _is_of(name, one)}
         if name == "*" and axis and axis.endswith("step"):
             self._axis = axis
 
@@ -204,6 +216,8 @@ class Rows:
 
     def set(self, values: Mapping[str, float]) -> None:
         """Report values that the script set in the summary. Logged metrics wait for `end`."""
+        free = {name for name in values if "none" not in self._find(name).kinds}
+        self._overridden |= free
         self._only_set.update(name for name in values if name not in self.sent)
         self._put_new({n: v for n, v in values.items() if n in self._only_set})
 
@@ -224,21 +238,30 @@ class Rows:
         elif values:
             self.sent.update(values)
             self.last_step = step
-            self._send({metric_name(name): value for name, value in values.items()}, step)
+            found = {metric_name(name): value for name, value in values.items()}
+            self._send(found, step + self._first)
 
-    def summary_of(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what the summary keeps of logged values: the kinds that `define_metric` names."""
+    @property
+    def following_step(self) -> int:
+        """The trial's step after the last one that was sent."""
+        return self._first + (max(self.step, self.last_step + 1) if self.sent else 0)
+
+    def add_to_summary(self, items: dict[str, Any], values: Mapping[str, Any]) -> None:
+        """Add logged values to a summary's items, or the kinds that `define_metric` names."""
+        items.update(values)
         if not any(rule.kinds for rule in self._defined.values()):
-            return values
-        return {**{n: v for n, v in values.items() if not self._find(n).kinds}, **self._kinds}
+            return
+        for name in values:
+            if self._find(name).kinds:
+                del items[name]
+        items.update(self._kinds)
 
     def _find(self, name: str) -> Defined:
+        if name in self._overridden:
+            return _UNDEFINED
         if name in self._defined:
             return self._defined[name]
-        for rule, defined in self._defined.items():
-            if rule.endswith("*") and name.startswith(rule[:-1]):
-                return defined
-        return _UNDEFINED
+        return next((rule for key, rule in self._defined.items() if _is_of(key, name)), _UNDEFINED)
 
     def _row_step(self) -> int:
         """Return the value of the axis of all metrics, if it is a whole number, or W&B's step."""
@@ -272,6 +295,11 @@ def _pattern(name: str) -> str:
     if name.endswith("*"):
         return f"{_transport.metric_name(name[:-1])}*" if name[:-1] else "*"
     return _transport.metric_name(name)
+
+
+def _is_of(rule: str, name: str) -> bool:
+    """Return True if a rule of `define_metric`, which may end with *, is one for this name."""
+    return name.startswith(rule[:-1]) if rule.endswith("*") else name == rule
 
 
 class Summary:
@@ -353,25 +381,24 @@ class Summary:
         return str(self._as_dict())
 
     def _joined(self, data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-        """Return nested mappings as one, with names joined by '.'."""
+        """Return nested mappings as one, with names joined by '.', and numbers as Python's."""
         found: dict[str, Any] = {}
         for key, value in data.items():
             name = f"{prefix}{key}"
             if isinstance(value, Mapping):
                 self._groups.add(name)
                 found.update(self._joined(value, f"{name}."))
-            else:
+            elif type(value) in PLAIN or number_of(value) is None:
                 found[name] = value
-        return found
-
-    def _unboxed(self, data: Mapping[str, Any], but: Mapping[str, Any]) -> dict[str, Any]:
-        """Return logged numbers as Python's: of numpy's int64 an int. `but` are no numbers."""
-        found: dict[str, Any] = {}
-        for name, value in self._joined(data).items():
-            if name not in but and value is not None:
+            else:
                 item = getattr(value, "item", None)
                 found[name] = item() if callable(item) else value
         return found
+
+    def _unboxed(self, data: Mapping[str, Any], but: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the numbers of logged data; `but` are no numbers."""
+        items = self._joined(data).items()
+        return {name: value for name, value in items if name not in but and value is not None}
 
 
 class _NoItem(KeyError, AttributeError):

@@ -58,6 +58,11 @@ class Run:
         self._is_over = False
         self._at_end: Callable[[], None] | None = None
 
+    def follow(self, older: Run) -> None:
+        """Report after an ended run of the same trial, or in turn with one that is active."""
+        self._rows = Rows(send, older._rows) if older._is_over else older._rows
+        self._media = older._media
+
     def _describe(self) -> None:
         """Send what the script has set beside numbers, if that has changed."""
         own = (self.name, self.group, self.job_type, self.project, self.notes, self.tags)
@@ -105,7 +110,8 @@ class Run:
             return
         summary, kinds = self.summary, {*map(type, data.values())}
         given = data if kinds <= PLAIN else summary._unboxed(data, rest)
-        summary._items.update(self._rows.summary_of(given), _step=at)
+        self._rows.add_to_summary(summary._items, given)
+        summary._items["_step"] = at
         summary._items["_runtime"] = time.time() - self.start_time
         summary._groups.update(self._rows.groups)
         if rest:

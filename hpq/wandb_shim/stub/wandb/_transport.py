@@ -57,7 +57,7 @@ except ImportError:  # a script started by hand, in a Python without hpq
 
 
 _NAMES = 100  # in one datagram
-_WRITERS = {"torch": "torch.utils.tensorboard.writer", "tensorboardX": "tensorboardX.writer"}
+_WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
 
 _printed: set[str] = set()
 checks: list[Callable[[], object]] = []  # raise an error once the trial must end; see _agent
@@ -141,19 +141,17 @@ def set_trial_exit_code(code: int) -> None:
 
 
 def follow_tensorboard(run: Any) -> None:
-    """Report the scalars of the SummaryWriters whose library is imported (`sync_tensorboard`)."""
+    """Report the scalars of SummaryWriters (`sync_tensorboard`), which are imported, as by W&B."""
     found = False
-    for library, name in _WRITERS.items():
-        if library not in sys.modules:
-            continue
+    for name in _WRITERS:
         try:
             writer = importlib.import_module(name).SummaryWriter
-        except Exception:  # torch without tensorboard
+        except Exception:  # not installed, or torch without tensorboard
             continue
         found = True
         _wrap(writer, run)
     if not found:
-        log_once("sync_tensorboard: import a SummaryWriter (torch, tensorboardX) before wandb.init")
+        log_once("sync_tensorboard: there is no torch with tensorboard, and no tensorboardX")
 
 
 def _wrap(writer: Any, run: Any) -> None:

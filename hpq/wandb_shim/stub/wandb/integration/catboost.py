@@ -1,4 +1,4 @@
-"""`wandb.catboost.WandbCallback` and `log_summary`."""
+"""`wandb.catboost`: `WandbCallback` and `log_summary`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from . import log_importances, log_model_file, running_wandb
+
 
 class WandbCallback:
-    """Log each metric, e.g. as `validation-RMSE`, every `metric_period` iterations."""
+    """Log each metric, e.g. as `validation-RMSE`, whenever CatBoost has evaluated it."""
 
     def __init__(self, metric_period: int = 1) -> None:
-        self._period = metric_period
+        """Create a callback.
+
+        Raises:
+            Error: no run is active.
+        """
+        running_wandb("WandbCallback")
+        self.metric_period, self._values = metric_period, 0
 
     def after_iteration(self, info: Any) -> bool:
-        if info.iteration % self._period == 0:
-            found = {
-                f"{data}-{metric}": values[-1]
-                for data, metrics in info.metrics.items()
-                for metric, values in metrics.items()
-            }
-            step = {f"iteration@metric-period-{self._period}": info.iteration}
+        """Log one row if there are new values, and let the training go on."""
+        logs = {
+            f"{data}-{metric}": values
+            for data, metrics in info.metrics.items()
+            for metric, values in metrics.items()
+        }
+        count = sum(map(len, logs.values()))
+        if count > self._values:
+            self._values = count
+            found = {name: values[-1] for name, values in logs.items()}
+            step = {f"iteration@metric-period-{self.metric_period}": info.iteration}
             sys.modules["wandb"].log({**found, **step})
         return True
 
@@ -32,16 +44,17 @@ def log_summary(
     log_feature_importance: bool = True,
 ) -> None:
     """Log the parameters, the best iteration and score, the model and a chart of the features."""
-    wandb = sys.modules["wandb"]
+    wandb = running_wandb("log_summary")
+    parameters = model.get_all_params()
     if log_all_params:
-        wandb.config.update(model.get_all_params())
+        wandb.config.update(parameters)
     wandb.run.summary["best_iteration"] = model.get_best_iteration()
     wandb.run.summary["best_score"] = model.get_best_score()
     if save_model_checkpoint:
-        path = Path(wandb.run.dir) / "model"
+        path = Path(wandb.run.dir, "model")
         model.save_model(path)
-        wandb.run.log_model(str(path), name=f"model_{wandb.run.id}")
+        alias = "best" if parameters["use_best_model"] else "last"
+        log_model_file(f"model_{wandb.run.id}", path, [alias])
     if log_feature_importance:
         rows = model.get_feature_importance(prettified=True).values.tolist()
-        table = wandb.Table(data=rows, columns=["Feature", "Importance"])
-        wandb.log({"Feature Importance": wandb.plot.bar(table, "Feature", "Importance")})
+        log_importances(rows, commit=False)
