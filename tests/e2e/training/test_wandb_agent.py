@@ -34,6 +34,7 @@ SPACE = """
             assert run.config.batch == wandb.config["batch"] == 32
             for epoch in range(run.config.epochs):
                 wandb.log({"val_acc": 1 - run.config.lr, "epoch": epoch}, step=epoch)
+            return run.config.lr
 """
 START = 'sid = wandb.sweep(space, project="demo")\nwandb.agent(sid, function=train)\n'
 
@@ -100,11 +101,11 @@ def test_a_tutorials_script_enqueues_its_sweep_and_runs_the_trials_in_its_own_pr
         seen = []
         def main():
             logging.basicConfig(level="INFO")  # keeps the stderr of the first trial
-            train()
-            logging.info("logged in %s", wandb.config.lr)
+            lr = train()
+            logging.info("logged in %s", lr)
             sys.stderr.writelines(["one ", "line\\n"])
             older.warning("by an older handler")
-            seen.append((os.environ["HPQ_TRIAL_ID"].split("/")[1], wandb.config.lr))
+            seen.append((os.environ["HPQ_TRIAL_ID"].split("/")[1], lr))
         sid = wandb.sweep(space, project="demo")
         assert wandb.agent(f"me/demo/{sid}", main) is None
         print(seen)
@@ -320,8 +321,7 @@ def test_hyperband_prunes_a_trial_at_its_next_log(lab) -> None:
 def test_ctrl_c_returns_the_trial_uncharged_and_another_agent_runs_it(lab) -> None:
     first = Script(lab, """
         def main():
-            train()
-            if wandb.config.lr == 0.01:
+            if train() == 0.01:
                 Path("began").touch()
                 while True: time.sleep(0.01)
         wandb.agent(wandb.sweep(space), main)
@@ -414,8 +414,7 @@ def test_a_restart_of_redis_during_a_trial_loses_nothing(lab) -> None:
 def test_two_agents_share_a_sweep_and_no_trial_runs_twice(lab) -> None:
     both = """
         def main():
-            train()
-            print("ran", wandb.config.lr, flush=True)
+            print("ran", train(), flush=True)
             Path(f"began-{sys.argv[0]}").touch()
             wait_for("go")
     """
@@ -497,8 +496,7 @@ def test_a_second_agent_in_the_same_process_is_refused(lab) -> None:
     said = run(lab, """
         import threading
         def main():
-            train()
-            if wandb.config.lr == 0.1:
+            if train() == 0.1:
                 try: wandb.agent("other", train)  # within a trial: it is called once
                 except Exception as error: print("within", error)
                 thread = threading.Thread(target=second)
