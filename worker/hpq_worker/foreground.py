@@ -32,7 +32,7 @@ from hpq.settings import Settings, read
 from hpq.store.wire.sweep import decode_runnable
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import CodeBundles
-from hpq_worker.attempt.execution import Result
+from hpq_worker.attempt.outcome import Result
 from hpq_worker.attempt.parts import AttemptParts
 from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.files.garbage import FileStoreHandle

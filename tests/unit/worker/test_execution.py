@@ -24,7 +24,8 @@ from hpq.domain.sweep import (
     TerminationRule,
 )
 from hpq.domain.trial import Checkpoint, Claim, FailureKind, TrialId, TrialState
-from hpq_worker.attempt.execution import Execution, Result
+from hpq_worker.attempt.execution import Execution
+from hpq_worker.attempt.outcome import Result
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.health.usage import TrialUsage
 from hpq_worker.lease.report_buffer import ReportBuffer

@@ -23,7 +23,8 @@ from hpq.notice import plural, tagged
 from hpq.search.replicates import SEED, seed_of
 from hpq_worker.attempt import environment
 from hpq_worker.attempt.code import Place
-from hpq_worker.attempt.execution import Execution, Result
+from hpq_worker.attempt.execution import Execution
+from hpq_worker.attempt.outcome import Result
 from hpq_worker.attempt.parts import AttemptParts
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.files.checkpoints import CheckpointPublisher

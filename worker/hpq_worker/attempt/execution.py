@@ -14,11 +14,10 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from hpq.domain.attempt import Outcome
 from hpq.domain.metric_check import missing_metric
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim, Failure, FailureKind
@@ -26,6 +25,7 @@ from hpq.reporting import MAX_NAMES, bounded
 from hpq.store.wire.fields import dumps_in_order
 from hpq_worker.attempt.outcome import (
     HALT_OF,
+    Result,
     diverged_words,
     idle_words,
     outcome_of,
@@ -65,17 +65,6 @@ _CORRUPT = "the training code wrote to the pipe of hpq's runner; print or write 
 _CORRUPT_END = AttemptEnd(
     failure=Failure(kind=FailureKind.USER_ERROR, message=_CORRUPT, fingerprint=_CORRUPT)
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """How an attempt ended: an outcome to commit, or why there is none."""
-
-    outcome: Outcome | None
-    halt: Halt | None
-    keep_runner: bool
-    is_whole: bool  # not killed: the files that it wrote are complete
-    status: int = 0  # exit status, 1 if a trainer raised; negative: a signal
 
 
 class Execution:

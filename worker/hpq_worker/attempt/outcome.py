@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hpq.domain.attempt import HeartbeatReply, Outcome
 from hpq.domain.metric_check import near_miss
@@ -37,6 +37,17 @@ HALT_OF = {
     HeartbeatReply.LOST: Halt.LOST,
     HeartbeatReply.UNKNOWN: Halt.UNKNOWN,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How an attempt ended: an outcome to commit, or why there is none."""
+
+    outcome: Outcome | None
+    halt: Halt | None
+    keep_runner: bool
+    is_whole: bool  # not killed: the files that it wrote are complete
+    status: int = 0  # exit status, 1 if a trainer raised; negative: a signal
 
 
 def outcome_of(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome | None:

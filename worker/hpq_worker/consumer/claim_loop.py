@@ -25,7 +25,7 @@ from hpq.notice import Notice, tagged
 from hpq.redis.client import short_reason
 from hpq.redis.damage import damage
 from hpq_worker.attempt.attempt import AttemptRunner
-from hpq_worker.attempt.execution import Result
+from hpq_worker.attempt.outcome import Result
 from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.attempt.trust import DISTRUST
 from hpq_worker.consumer.backoff import Backoff

@@ -52,7 +52,14 @@ class ReportBuffer:
         self._usage: UsageCurves | None = None
         self.published: Checkpoint | None = None  # by this attempt: Redis points to it
         self._origin = Checkpoint(store="", path="")  # where this attempt began
-        self._take_position(self._origin)
+        self._counts: dict[str, int] = {}
+        self.dropped = ""  # the first name beyond the limit
+        self.step = 0
+        self.last = math.nan
+        self._best = math.nan
+        self._not_finite = 0  # values of the sweep's metric in a row
+        self._logged = 0  # finite values of the sweep's metric, one a step
+        self._logged_at: int | None = None  # the step of the last one
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
         """Add one report; drops names beyond MAX_NAMES, except those that a result needs."""
@@ -125,10 +132,10 @@ class ReportBuffer:
         self._best = math.nan if at.best is None else at.best
         self._counts = dict(at.counts)
         self._further = {name: at.further.get(name, math.nan) for name in self._further}
-        self._logged = at.logged  # finite values of the sweep's metric, one a step
-        self._logged_at: int | None = None  # the step of the last one
-        self._not_finite = 0  # values of the sweep's metric in a row
-        self.dropped = ""  # the first name beyond the limit
+        self._logged = at.logged
+        self._logged_at = None
+        self._not_finite = 0
+        self.dropped = ""
 
     def restart(self, why: str) -> None:
         """Discard earlier reports: training starts again although a checkpoint existed."""

@@ -71,7 +71,7 @@ _ALIASES = {
     "sdk.wandb_config": "_config",
     "sdk.wandb_run": "_run",
     "sdk.wandb_settings": "_config",
-    "sdk.wandb_summary": "_history",
+    "sdk.wandb_summary": "_summary",
     "sklearn": "integration.sklearn",
     "tensorboard": "integration.tensorboard",
     "util": "sdk",

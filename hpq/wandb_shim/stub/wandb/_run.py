@@ -18,8 +18,9 @@ from . import _files
 from ._artifacts import find
 from ._config import Config, Settings, plain, to_dict
 from ._files import Artifact
-from ._history import PLAIN, Defined, Rows, Summary, drop, drop_others, number_of, split
+from ._history import PLAIN, Defined, Rows, drop, drop_others, number_of, split
 from ._media import KeptMedia
+from ._summary import Summary
 from ._transport import checks, describe_run, log_once, missing, send, set_trial_exit_code
 from .errors import UsageError
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from .. import _config as wandb_config
 from .. import _files as artifacts
-from .. import _history as wandb_summary
 from .. import _run as wandb_run
+from .. import _summary as wandb_summary
 from .. import errors as config_util
 from .._config import plain, to_dict
 from .._run import generate_id
