@@ -88,7 +88,8 @@ class ReportBatch:
     log: bytes = b""
     points: tuple[Point, ...] = ()
     checkpoint: Checkpoint | None = None  # published since the last batch
-    restarted: str = ""  # why the training cannot resume from its checkpoint
+    restarted: str = ""  # why the training starts again
+    kept_step: int | None = None  # from this step of its checkpoint; None: from the beginning
     run_info: str = ""  # JSON of what the script set beside numbers; "" if unchanged
     curve_points: int = CURVE_POINTS  # that a metric keeps
     usage: UsageCurves | None = None  # of the attempt so far; None if unchanged

@@ -4,9 +4,9 @@
 -- KEYS prefix
 -- ARGV {sweep, number, attempt, nonce, worker, lease_ms, seq, step,
 --      objective (so far, if any), phase, checkpoint (JSON of the one that was published since, if
---      any), checkpoint_step, restarted (why the training starts again without a checkpoint, if it
---      does), run_info (JSON of what the script set beside numbers, if that changed), curve_points (that
---      a metric keeps, of a trial with many metrics), unkept (why files are in no store; '' once they
+--      any), checkpoint_step, restarted (why the training starts again, if it does), kept_step (of the
+--      checkpoint that it starts from, if any), run_info (JSON of what the script set beside numbers, if
+--      that changed), curve_points (that a metric keeps, of a trial with many metrics), unkept (why files are in no store; '' once they
 --      are; if that changed), usage (of the machine over time, if that changed)},
 --      printed bytes, then step, metric and value of each point
 -- Replies: ok | stop | prune | lost | unknown

@@ -96,14 +96,11 @@ end
 -- from the beginning, so the points of earlier attempts are removed here; with one, `beat` removes them
 -- when this attempt reports the same steps.
 local function clear_earlier_attempt(sid, n)
-  local t = read_trial(sid, n, 'logged', 'unbegun')
+  local t = read_trial(sid, n, 'unbegun')
   if not t.checkpoint_step then
     points().forget(t)
   else
-    local checkpoint = cjson.decode(t.checkpoint or '{}')
-    -- An attempt since that checkpoint may have restarted and logged less.
-    local logged = math.min(tonumber(checkpoint.logged) or 0, tonumber(t.logged or 0))
-    points().rewind(t, logged, tonumber(checkpoint.best) and checkpoint.best or '')
+    points().rewind_to_checkpoint(t)
   end
   add_attempt_time(t)
   redis.call('HDEL', t.KEY, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',

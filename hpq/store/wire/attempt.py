@@ -148,6 +148,7 @@ def encode_batch(batch: ReportBatch) -> dict[str, Field]:
         "checkpoint": encode_files(checkpoint),
         "checkpoint_step": checkpoint.step if checkpoint else None,
         "restarted": batch.restarted[:_WHY_CHARACTERS] or None,
+        "kept_step": batch.kept_step if batch.restarted else None,
         "run_info": batch.run_info or None,
         "unkept": batch.unkept,
         "usage": encode_usage_curves(batch.usage) if batch.usage else None,

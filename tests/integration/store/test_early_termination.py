@@ -252,6 +252,8 @@ def test_an_attempt_that_goes_on_from_a_checkpoint_counts_no_value_twice(
     bench.log(n, 0.25)
     assert bands(redis) == {1: [(b"1", 0.1)], 2: [(b"1", 0.25)]}
     assert redis.hget(f"hpq:t:{SID}/1", "best") == b"0.25"
+    bench.log(n, 0.4, more={"restarted": "another run begins", "kept_step": 7})
+    assert bands(redis) == {1: [(b"1", 0.1)], 2: [(b"1", 0.4)]}
     bench.log(n, 0.5, more={"restarted": "its checkpoint is gone"})
     assert bands(redis) == {1: [(b"1", 0.5)]}
 

@@ -13,6 +13,7 @@ from hpq.domain.attempt import (
     Nothing,
     Outcome,
     Reason,
+    ReportBatch,
     WorkerPresence,
 )
 from hpq.domain.sweep import Keep
@@ -22,6 +23,7 @@ from hpq.domain.trial import (
     Claim,
     Failure,
     FailureKind,
+    Point,
     TrialId,
     TrialState,
     Unstored,
@@ -107,6 +109,25 @@ def test_a_restart_forgets_the_history_once_and_the_checkpoint_when_it_has_its_o
     beat(store, who, third, 2, 2, checkpoint=own)
     store.release(third, Reason.STOPPING)
     assert take(store, who, "d").checkpoint == own
+
+
+def test_a_restart_from_the_checkpoint_forgets_only_what_was_reported_after_it(
+    store, reader, sweep_of, who
+) -> None:
+    sweep_of(1)
+    first = take(store, who, "a")
+    beat(store, who, first, 1, 1, 2, 3, checkpoint=HERE)
+    kept = reader.trials.metric_history(first.trial, "acc")[1].value
+    store.release(first, Reason.STOPPING)
+    second = take(store, who, "b")
+    points = (Point(4, "only", 1.0), Point(4, "acc", 9.0))
+    store.beat(second, who, ReportBatch(seq=1, step=4, points=points), lease_ms=LEASE)
+    again = ReportBatch(seq=2, step=2, restarted="why", kept_step=2)
+    store.beat(second, who, again, lease_ms=LEASE)
+    assert steps(reader, first) == [1, 2]
+    assert reader.trials.get(first.trial).metrics == {"acc": kept}
+    beat(store, who, second, 3, 2, 3)  # the script counts its own steps
+    assert steps(reader, first) == [1, 2, 3]
 
 
 def has(store: TrialStore, name: str, mark: str, **more: str) -> WorkerPresence:

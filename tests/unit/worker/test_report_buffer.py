@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.sweep import Goal, Metric, ObjectiveValue
+from hpq.domain.trial import Checkpoint
 from hpq.reporting import MAX_NAMES
 from hpq_worker.files.history_file import NAME, HistoryFile
 from hpq_worker.lease.report_buffer import ReportBuffer
@@ -138,6 +139,16 @@ def test_the_metrics_that_a_result_needs_are_kept_beyond_the_limit_and_over_a_re
     again = ReportBuffer(Metric(name="loss"), ["ms", "gb"])
     again.resume(got.position())
     assert again.lasts["ms"] == 3.0 and again.objective == 1.0
+
+
+def test_a_resumed_trial_that_begins_again_keeps_what_it_reported_before_the_resume() -> None:
+    reports = ReportBuffer(Metric(name="loss"))
+    reports.resume(Checkpoint(store="s", path="p", step=3, last=0.5, best=0.5, counts={"loss": 3}))
+    reports.report({"loss": 0.1, "only": 1.0}, 4)
+    assert reports.begin_again("why")
+    batch = reports.batch()
+    assert (batch.restarted, batch.kept_step, batch.points) == ("why", 3, ())
+    assert reports.objective == 0.5 and reports.names == ("loss",)
 
 
 def test_the_history_of_a_trial_that_begins_again_has_what_it_resumed_and_the_new_rows(

@@ -264,6 +264,7 @@ class ReportBuffer:
                     points=tuple(self._points.popleft() for _ in range(count)),
                     checkpoint=self._checkpoint,
                     restarted=self._restarted,
+                    kept_step=self._origin.step if self._origin.path else None,
                     run_info=self._run_info,
                     unkept=self._unkept,
                     usage=self._usage,

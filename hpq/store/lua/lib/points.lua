@@ -21,6 +21,41 @@ local function rewind(t, logged, best)
   unset(t, 'logged_at', 'best_before')
 end
 
+-- Resets a trial's values for early termination to those of its checkpoint.
+local function rewind_to_checkpoint(t)
+  also(t, 'checkpoint', 'logged')
+  local checkpoint = cjson.decode(t.checkpoint or '{}')
+  -- An attempt since that checkpoint may have restarted and logged less.
+  local logged = math.min(tonumber(checkpoint.logged) or 0, tonumber(t.logged or 0))
+  rewind(t, logged, tonumber(checkpoint.best) and checkpoint.best or '')
+end
+
+-- Removes the newest entries of a stream of points while their steps are at least `step`; returns how many.
+local function cut(stream, step)
+  local removed = 0
+  local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+  while newest and tonumber(newest[2][2]) >= step do
+    removed = removed + redis.call('XDEL', stream, newest[1])
+    newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+  end
+  return removed
+end
+
+-- Removes what a trial reported after a step, and the last values of metrics that have no others.
+local function forget_after(t, step)
+  rewind_to_checkpoint(t)
+  for _, name in ipairs(metrics(t.KEY)) do
+    local stream = trial_key(t.SID, t.N, 'p:' .. name)
+    local removed = cut(stream, step + 1)
+    local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+    if newest then
+      redis.call('HSET', t.KEY, 'm:' .. name, newest[2][4])
+    elseif removed > 0 then
+      redis.call('HDEL', t.KEY, 'm:' .. name)
+    end
+  end
+end
+
 -- Removes everything that a trial reported.
 local function forget_points(t)
   local gone, fields = {trial_key(t.SID, t.N, 'points')}, {}
@@ -195,5 +230,6 @@ local function record_bytes(t, bytes)
   if bytes > 0 then set(t, 'bulk', bytes) elseif t.bulk then unset(t, 'bulk') end
 end
 
-return {metrics = metrics, rewind = rewind, forget = forget_points, add = add_point, keep_usage = keep_usage, pack = pack_points,
-  add_bytes = add_bytes, record_bytes = record_bytes}
+return {metrics = metrics, rewind = rewind, rewind_to_checkpoint = rewind_to_checkpoint, cut = cut, forget = forget_points,
+  forget_after = forget_after, add = add_point, keep_usage = keep_usage, pack = pack_points, add_bytes = add_bytes,
+  record_bytes = record_bytes}

@@ -18,12 +18,17 @@ local function bound_log(t, bytes)
   set(t, 'log_bytes', size)
 end
 
--- The training starts again without its checkpoint, which stays until this attempt publishes one: the
--- next worker may have its store, and resume from it.
-local function restart(t, why)
+-- The training starts again, without its checkpoint: that stays until this attempt publishes one, since
+-- the next worker may have its store, and resume from it. Or, with `kept_step`, from its checkpoint.
+local function restart(t, why, kept_step)
   also(t, 'resumes')
-  points().forget(t)
-  unset(t, 'resumes')
+  if kept_step then
+    points().forget_after(t, kept_step)
+    set(t, 'resumes', '\n')
+  else
+    points().forget(t)
+    unset(t, 'resumes')
+  end
   save(t)
   set(t, 'restarted', why)
   event(t, 'restarted', 'why', why)
@@ -85,7 +90,7 @@ local function take_batch(s, t, batch, rule, full)
     bound_log(t, LOG_BYTES)
   end
   if batch.unkept then take_unkept(s, t, batch.unkept) end
-  if batch.restarted then restart(t, batch.restarted) end
+  if batch.restarted then restart(t, batch.restarted, tonumber(batch.kept_step)) end
   if batch.checkpoint then take_checkpoint(t, batch) end
   if batch.usage and not full then points().keep_usage(t, batch.usage) end
   for i = 3, #ARGV, 3 do
@@ -100,11 +105,7 @@ end
 local function cut(t, metric, stream, step)
   if string.find(t.resumes, '\n' .. metric .. '\n', 1, true) then return end
   set(t, 'resumes', t.resumes .. metric .. '\n')
-  local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
-  while newest and tonumber(newest[2][2]) >= step do
-    redis.call('XDEL', stream, newest[1])
-    newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
-  end
+  points().cut(stream, step)
 end
 
 -- Appends the points of a batch to the streams of their metrics, or drops them.
