@@ -93,21 +93,15 @@ class Selection:
 
     def matching(self) -> Iterator[TrialView]:
         """Yield the trials of this state that match the filter, in order of number."""
-        metrics: dict[str, float] = {}
-        trials, is_begun = self.reader.trials, self.begun and self.state not in _UNBEGUN
-        for trial in (trials.begun if is_begun else trials.all)(self.sweep.id):
-            metrics |= trial.metrics
-            if self.where is not None and not self.where.matches(
-                partial(field_of, self.sweep, trial)
-            ):
-                continue
+        reader, is_begun = self.reader.trials, self.begun and self.state not in _UNBEGUN
+        trials: Iterable[TrialView] = (reader.begun if is_begun else reader.all)(self.sweep.id)
+        if self.where is not None:
+            trials = matching(self.sweep, trials, self.where)
+        for trial in trials:
             if self.state is None or trial.state is self.state:
                 yield trial
-        if self.where is not None:
-            names = (*self.sweep.varying, *sorted(metrics), *TRIAL_FIELDS)
-            self.where.known_names |= dict.fromkeys(names)
-            if self.checks_names:
-                self.where.check_names()
+        if self.where is not None and self.checks_names:
+            self.where.check_names()
 
     def numbers(self) -> list[int]:
         """Return the trial numbers in order; only sort keys are kept in memory."""
@@ -132,6 +126,16 @@ class Selection:
         present.sort(key=lambda pair: pair[0], reverse=is_descending)
         present.sort(key=lambda pair: pair[1] in infeasible)
         return ([n for _, n in present] + missing)[: self.top]
+
+
+def matching(sweep: SweepView, trials: Iterable[TrialView], where: Filter) -> Iterator[TrialView]:
+    """Yield the trials of a sweep that match an expression; then it knows the names they have."""
+    metrics: dict[str, float] = {}
+    for trial in trials:
+        metrics |= trial.metrics
+        if where.matches(partial(field_of, sweep, trial)):
+            yield trial
+    where.known_names |= dict.fromkeys((*sweep.varying, *sorted(metrics), *TRIAL_FIELDS))
 
 
 def best_trials(

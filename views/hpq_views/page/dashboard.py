@@ -35,6 +35,7 @@ from starlette.routing import Route
 from hpq.access.session import Session
 from hpq.domain.durations import iso
 from hpq.domain.status import UnreadableSweep
+from hpq.domain.sweep import Counts
 from hpq.domain.trial import TrialId
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
 from hpq.redis.client import explain, short_reason
@@ -52,12 +53,14 @@ from hpq_views.page.render import (
 )
 from hpq_views.page.sweep_data import SweepData, read_more
 from hpq_views.page.trial_page import PICTURES, TrialPage
+from hpq_views.page.trial_table import encode_table
 from hpq_views.reports.logs import read_log
 from hpq_views.reports.stored_files import has_file, holder_of, store_of
 from hpq_views.reports.sweep_table import COLUMNS, read_sweeps
 from hpq_views.text.text import clean, clean_block
 
 _SWEEPS = 200  # at most in a list
+_BAR = Markup('<span class="bar" title="{} ended"><i style="width:{:.0%}"></i></span>{}')
 _CHUNK_BYTES = 1 << 20
 _KEPT_S = 300.0  # a page that no tab asks for stays in memory: a tab may come back
 _TIME = Markup('<time datetime="{}">{}</time>')
@@ -112,6 +115,7 @@ class Dashboard:
             f"{_TRIAL}/log": self._log,
             f"{_TRIAL}/file/{{name:path}}": self._file,
             "/curves/{sid}": self._curves,
+            "/table/{sid}": self._table,
             "/plotly.js": self._plotly,
             "/livez": lambda _: PlainTextResponse("ok\n"),
         }
@@ -242,6 +246,12 @@ class Dashboard:
         more = read_more(self._reader, self._data(request.path_params["sid"]), [name])
         return JSONResponse(pack_curves(more[name]))
 
+    def _table(self, request: Request) -> Response:
+        """Answer which trials match `where`, and the last values of each `metric`."""
+        asked, data = request.query_params, self._data(request.path_params["sid"])
+        where, metrics = asked.get("where", ""), asked.getlist("metric")
+        return JSONResponse(encode_table(data.sweep, data.trials, where, metrics))
+
     def _log(self, request: Request) -> Response:
         trial = _trial_of(request)
         # Raises NotFound for a trial that is not there.
@@ -272,29 +282,45 @@ class Dashboard:
     def _sweeps(self) -> str:
         found = read_sweeps(self._reader, _SWEEPS, self._session)
         columns, rows = [c.title for c in COLUMNS], []
-        age = columns.index("age")
+        age, finished = columns.index("age"), columns.index("finished")
         for sweep, row in zip(found.sweeps, found.rows(), strict=True):
             cells = [cell.text for cell in row]
+            note = ""
             if isinstance(sweep, UnreadableSweep):
                 cells[columns.index("other")] = clean(str(sweep.notice))
             else:
                 cells[age] = _TIME.format(*[iso(sweep.created_ms)] * 2)
-            rows.append((f"/sweep/{sweep.id}", cells))
+                cells[finished] = _progress(sweep.counts, cells[finished])
+                note = clean(sweep.note)
+            rows.append((f"/sweep/{sweep.id}", cells, note))
         columns[age] = "created"  # an age would change the list each second
-        return part("listing", columns, rows, "No sweep yet: hpq enqueue FILE", True)
+        blank = [i for i, c in enumerate(COLUMNS) if c.sparse and not any(r[1][i] for r in rows)]
+        for i in reversed(blank):
+            for cells in (columns, *(cells for _, cells, _ in rows)):
+                del cells[i]
+        is_cut = len(rows) == _SWEEPS
+        more = f"The newest {_SWEEPS} sweeps; hpq ls --all lists all." if is_cut else ""
+        return part("listing", columns, rows, "No sweep yet: hpq enqueue FILE", True, more)
 
     def _workers(self) -> str:
         rows = []
         for w in self._reader.workers.live():
             trial = str(w.notice) if w.unreadable else w.trial or "none"
             cells = (trial, w.state, w.name, w.host, w.queue, w.device)
-            rows.append((f"/sweep/{w.trial}" if w.trial else "", [clean(c) for c in cells]))
+            rows.append((f"/sweep/{w.trial}" if w.trial else "", [clean(c) for c in cells], ""))
         columns = ["trial", "state", "worker", "host", "queue", "device"]
-        return part("listing", columns, rows, "No worker is running: hpq worker", False)
+        return part("listing", columns, rows, "No worker is running: hpq worker", False, "")
 
     def _plotly(self, request: Request) -> Response:
         headers = {"Content-Encoding": "gzip", "Cache-Control": "max-age=86400"}
         return Response(plotly_gzip(), media_type="text/javascript", headers=headers)
+
+
+def _progress(counts: Counts, text: str) -> str:
+    """Return a bar of the trials that ended, and the text; without an end, the text alone."""
+    if counts.is_open_ended or not counts.planned:
+        return text
+    return _BAR.format(f"{counts.ended:,}", min(1, counts.ended / counts.planned), text)
 
 
 def _trial_of(request: Request) -> TrialId:

@@ -26,6 +26,7 @@ from hpq_views.analysis.summary import SweepSummary, summaries_of
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner_evidence import MOST_JUDGED, Winner, judge_winner
 from hpq_views.page.curves import POINTS, Curve, pack_curves, thinned
+from hpq_views.page.trial_table import encode_table
 from hpq_views.text.charts import axis_of, is_wide
 from hpq_views.text.text import clean, value
 
@@ -242,6 +243,7 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "trials": encode_trials(sweep, data.trials, data.names),
         "curves": pack_curves(data.curves, data.is_log),
         "metrics": data.metrics,
+        "table": encode_table(sweep, data.trials, "", data.metrics) if data.more else None,
         "more": {name: pack_curves(some, None, points) for name, some in data.more.items()},
         "scale": encode_scale(data),
         **encode_objectives(data),

@@ -379,9 +379,10 @@ function select(i) {
   refresh('mark');
 }
 function keep() {
-  // the trials inside every brush
+  // the trials inside every brush that match the expression
   const all = S.d.trials.n.map((_, i) => i);
   S.kept = all.filter((i) =>
+    (!S.d.only || S.d.only.has(S.d.trials.n[i])) &&
     [...S.brush].every(([axis, [low, high]]) => {
       const at = S.axes?.[axis]?.place(S.d.lead[i]);
       return at !== null && at >= low && at <= high;

@@ -186,6 +186,7 @@ S.onMetric = async (d, name) => {
   const answer = await fetch(`/curves/${d.id}?metric=${encodeURIComponent(name)}`);
   if (answer.ok) return answer.json();
 };
+S.onTable = (d, asked) => fetch(`/table/${d.id}?${asked}`);
 const picked = new Set(); // sweeps of the list to compare
 function mark() {
   // a new list has new boxes
@@ -198,9 +199,25 @@ function mark() {
       href: `/sweep/${[...picked].join('+')}`,
       textContent: `Compare ${picked.size} sweeps`,
     });
+  find();
 }
+function find() {
+  // the sweeps of the list with all words of the search
+  const box = $('#find');
+  if (!box) return;
+  const words = box.value.toLowerCase().split(/\s+/).filter(Boolean),
+    rows = $$('#listing tbody tr');
+  for (const row of rows) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !words.every((word) => text.includes(word));
+  }
+  $('#found').textContent = words.length
+    ? `${count(rows.filter((row) => !row.hidden).length)} of ${count(rows.length)}`
+    : '';
+}
+$('#find')?.addEventListener('input', find);
 addEventListener('change', ({ target }) => {
-  if (target.type !== 'checkbox') return;
+  if (!target.matches('#listing [type=checkbox]')) return;
   picked[target.checked ? 'add' : 'delete'](target.value);
   mark();
 });

@@ -33,7 +33,72 @@ const failures = {
     morph($('#failures tbody'), rows);
   },
 };
+// The expression and the metric columns: a dashboard answers both, of the data that it has read
+// last; a file has the values of all metrics and no expression.
+const asked = {
+  where: '',
+  metrics: new Set(),
+  key: '',
+  async ask() {
+    const d = S.d,
+      query = new URLSearchParams(asked.where ? { where: asked.where } : {});
+    for (const name of asked.metrics) query.append('metric', name);
+    const key = `${d.id} ${d.at} ${query}`;
+    if (key === asked.key) return;
+    asked.key = key;
+    if (!String(query) || !S.onTable) return asked.take(d, d.table, '');
+    const answer = await S.onTable(d, query).catch(() => null);
+    if (asked.key !== key || !answer) return; // another one was asked meanwhile
+    if (answer.ok) asked.take(d, await answer.json(), '');
+    else if (answer.status === 409) asked.take(d, null, (await answer.text()).trim());
+  },
+  take(d, found, trouble) {
+    const box = $('#where');
+    $('#where-error').hidden = !trouble;
+    $('#where-error').textContent = trouble;
+    if (trouble) box.ariaInvalid = 'true';
+    else box?.removeAttribute('aria-invalid');
+    const before = d.only;
+    d.only = asked.where && found ? new Set(found.n) : null;
+    d.last = new Map(
+      Object.entries(found?.last ?? {}).map(([name, values]) => [
+        name,
+        new Map(values.map((v, k) => [found.n[k], v])),
+      ]),
+    );
+    if (d !== S.d) return;
+    if (before || d.only) filter();
+    else table.draw();
+  },
+  menu() {
+    const own = new Set(S.d.measured.map((one) => one.name)),
+      names = S.d.metrics.filter((name) => !own.has(name)),
+      now = el('div');
+    $('#picks').hidden = !names.length || !(S.onTable || S.d.table);
+    now.append(
+      ...names.map((name) => {
+        const label = el('label'),
+          box = el('input', '', { type: 'checkbox', value: name });
+        box.toggleAttribute('checked', asked.metrics.has(name));
+        label.append(box, ` ${name}`);
+        return label;
+      }),
+    );
+    morph($('#picks div'), now);
+  },
+};
 const WIDE = 24; // parameters in a row
+function lastOf(d, name, i) {
+  // the last value of a metric; of replicates, their mean
+  const of = d.last?.get(name),
+    t = d.trials;
+  if (!of) return null;
+  if (d.replicates < 2) return of.get(t.n[i]) ?? null;
+  const first = (t.group[i] - 1) * d.replicates + 1,
+    some = [...Array(d.replicates).keys()].map((k) => of.get(first + k) ?? null),
+    known = some.filter((v) => v !== null);
+  return known.length ? known.reduce((a, b) => a + b) / known.length : null;
+}
 const table = {
   sort: 'y',
   isDown: false,
@@ -68,6 +133,9 @@ const table = {
           text: one.words && ((v, i) => (v === null ? '' : num(v) + one.words(i))),
           key: (i) => (d.rank.has(i) ? one.value(i) : null), // trials without a rank come last
         })),
+      ...[...asked.metrics]
+        .filter((name) => d.metrics.includes(name))
+        .map((name) => ({ id: `m${name}`, name, value: (i) => lastOf(d, name, i) })),
       ...d.axes
         .slice(0, WIDE)
         .map((a, k) => ({ id: 'p' + k, name: a.name, value: (i) => a.values[i] ?? '' })),
@@ -92,7 +160,7 @@ const table = {
         ? a - b
         : String(a).localeCompare(String(b), 'en', { numeric: true });
     // Replicates are one row.
-    return S.kept.filter((i) => S.d.lead[i] === i).sort((a, b) => {
+    return [...new Set(S.kept.map((i) => S.d.lead[i]))].sort((a, b) => {
       const v = key(a),
         w = key(b);
       return isNone(v) || isNone(w)
@@ -102,6 +170,8 @@ const table = {
   },
   isFalling: ({ max = false }) => max !== table.isDown,
   draw() {
+    asked.ask();
+    asked.menu();
     const columns = table.columns(),
       size = clamp(Math.floor(1600 / columns.length), 10, 50),
       order = table.order(columns),
@@ -256,6 +326,17 @@ $('#table thead').addEventListener('click', ({ target }) => {
   table.isDown = table.sort === id && !table.isDown;
   table.sort = id;
   table.page = 0;
+  table.draw();
+});
+for (const kind of ['change', 'search'])
+  $('#where')?.addEventListener(kind, ({ target }) => {
+    asked.where = target.value.trim();
+    asked.ask();
+  });
+$('#picks').addEventListener('change', ({ target }) => {
+  asked.metrics[target.checked ? 'add' : 'delete'](target.value);
+  target.toggleAttribute('checked', target.checked);
+  asked.ask();
   table.draw();
 });
 $('#trial').addEventListener('click', ({ target }) => target.matches('button') && select(S.sel));
