@@ -56,7 +56,7 @@ def _sweep(server: Server, seed: int) -> tuple[int, int]:
     writer = SweepWriter(context)
     ids = [n.to_bytes(16, "big") for n in range(_TRIALS)]
     writer.add_rows(sweep.id, 1, [NewRow(dumps({"x": n}), one) for n, one in enumerate(ids)])
-    writer.seal(sweep)
+    writer.create(sweep)
     with ThreadPoolExecutor(_WORKERS) as pool:
         list(pool.map(lambda number: _work(server, number, seed), range(_WORKERS)))
     spent = server.redis.hget(_KEYS.sweep(sweep.id), "spent_ms")

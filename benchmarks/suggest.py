@@ -86,7 +86,7 @@ class Ours:
             metric=Metric(name="loss"), sampler=sampler, search=encode_search(search),
         )  # fmt: skip
         context = StoreContext.open(server.redis, keys, mints=False)
-        SweepWriter(context).seal(sweep)
+        SweepWriter(context).create(sweep)
         lead = SuggestLease(context, "s", "w", _LEASE_MS)
         lead.acquire()
         draws = (_SPACE.draw(Random(f"0/{i}")) for i in range(size))

@@ -90,7 +90,7 @@ def fill(server: Server, sid: str, count: int) -> None:
     writer, store = session.writer(), TrialStore(session.context)
     rows = [encode_new(ParameterSet(x=i, y=i / 7, z="on"), 0) for i in range(1, count + 1)]
     writer.add_rows(sid, 1, rows)
-    writer.seal(
+    writer.create(
         SweepView(
             id=sid,
             name=sid,

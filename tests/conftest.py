@@ -148,7 +148,7 @@ def sweep_of(writer: SweepWriter) -> MakeSweep:
         sweep = SweepView(**{**base, **fields})  # type: ignore[arg-type]
         rows = [(dumps({"x": i}), ParameterSet(x=i).identity) for i in range(1, n + 1)]
         writer.add_rows(sid, 1, rows)
-        assert writer.seal(sweep) is None
+        assert writer.create(sweep) is None
         return sweep
 
     return make

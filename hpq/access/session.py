@@ -172,10 +172,10 @@ class _SeenData:
             self._keep(newest_ms)
         return None if lost_after_ms is None else _went_back(lost_after_ms)
 
-    def stamp(self, context: StoreContext) -> None:
+    def record_newest_write(self, context: StoreContext) -> None:
         """Let Redis record that it has the changes of this command, and remember it."""
         with suppress(RedisError):  # the changes themselves are made
-            self._keep(context.stamp())
+            self._keep(context.record_newest_write())
 
     def _read(self) -> dict[str, int]:
         with suppress(OSError, TypeError, ValueError):
@@ -236,7 +236,7 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
             connection=connection,
         )
         if context.scripts.has_run:
-            seen.stamp(context)
+            seen.record_newest_write(context)
 
 
 @contextmanager

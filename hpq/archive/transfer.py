@@ -123,7 +123,7 @@ def restore(
                 _share(restoring, row)
             elif row.trial or row.part:
                 restoring.write(row.trial, row.part, row.kind, list(_flat(row)))
-        restoring.reveal(fields)
+        restoring.finish(fields)
         for row in _rows_in(path):  # again: removing another sweep may have deleted shared entries
             if row.is_shared:
                 _share(restoring, row)

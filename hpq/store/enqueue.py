@@ -17,7 +17,7 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.store.keys import SWEEP_PARTS
-from hpq.store.scripts import BATCH_ROWS, UNSEALED_TTL_S, StoreContext, check_reply
+from hpq.store.scripts import BATCH_ROWS, UNFINISHED_TTL_S, StoreContext, check_reply
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import dumps, flatten, sweep_id
 from hpq.store.wire.trial import NewRow, SignRow, encode_result, stored, unsigned
@@ -40,33 +40,33 @@ class SweepWriter:
         return bool(self._redis.exists(self._keys.bundle(digest)))
 
     def keep_bundle(self, digest: str, bundle: bytes) -> None:
-        """Write a code snapshot under its digest; it expires unless a sweep of it is sealed."""
-        self._scripts.run("keep_code", digest, UNSEALED_TTL_S, bundle)
+        """Write a code snapshot under its digest; it expires unless a sweep of it is created."""
+        self._scripts.run("keep_code", digest, UNFINISHED_TTL_S, bundle)
 
     def keep_diff(self, sid: str, diff: str) -> None:
-        """Write the uncommitted changes of a sweep's code; call before `seal`."""
+        """Write the uncommitted changes of a sweep's code; call before `create`."""
         key = self._keys.sweep(sid, "origin")
         pipe = self._redis.pipeline(transaction=True)
         pipe.hset(key, "diff", diff)
-        pipe.expire(key, UNSEALED_TTL_S)
+        pipe.expire(key, UNFINISHED_TTL_S)
         pipe.execute()
 
     def add_rows(
         self, sid: str, first: int, rows: Sequence[NewRow], sign: SignRow = unsigned
     ) -> None:
-        """Write up to BATCH_ROWS trials, numbered from `first`; `seal` makes them visible."""
+        """Write up to BATCH_ROWS trials, numbered from `first`; `create` makes them visible."""
         flat = [part for pair in stored(rows, first, sign) for part in pair]
-        self._scripts.run("add_rows", sid, UNSEALED_TTL_S, first, *flat)
+        self._scripts.run("add_rows", sid, UNFINISHED_TTL_S, first, *flat)
 
     def stage_results(self, sweep: SweepView, results: Iterable[tuple[int, TrialView]]) -> int:
-        """Write finished trials with which an unsealed sweep begins; return how many.
+        """Write finished trials with which a sweep begins that is not yet created; return how many.
 
         Each result comes with the number of the sweep's trial that reuses it.
         """
         pairs = ((str(n), encode_result(trial, sweep).encode()) for n, trial in results)
         return self._stage(sweep.id, pairs)
 
-    def seal(self, sweep: SweepView, *, again: bool = False, manifest: str = "") -> str | None:
+    def create(self, sweep: SweepView, *, again: bool = False, manifest: str = "") -> str | None:
         """Make a sweep visible; return None, or the id of an existing sweep with its digest.
 
         With `again` the sweep is created although one with its digest exists. `manifest` is that of
@@ -74,7 +74,7 @@ class SweepWriter:
         """
         fields = flatten(sweep_codec.encode_sweep(sweep))
         reply, rest = self._scripts.run(
-            "seal",
+            "create",
             *fields,
             sweep=sweep.id,
             digest=sweep.digest,
@@ -88,8 +88,8 @@ class SweepWriter:
         return None
 
     def discard(self, sid: str) -> None:
-        """Delete the rows of an enqueue that will not be sealed; a sealed sweep keeps its rows."""
-        if self.exists(sid):  # sealed, and the reply was lost
+        """Delete the rows of an enqueue that failed; a created sweep keeps its rows."""
+        if self.exists(sid):  # created, and the reply was lost
             return
         self._redis.delete(*(self._keys.sweep(sid, part) for part in (*SWEEP_PARTS, "staged")))
 
@@ -123,7 +123,7 @@ class SweepWriter:
             try:
                 count = self._stage(stage, pairs, progress)
                 reply, rest = self._scripts.run(
-                    "grow",
+                    "append",
                     sweep=sid,
                     stage=stage,
                     first=first + 1,
@@ -161,7 +161,7 @@ class SweepWriter:
         done = Capped(dropped=0, back=0, trials=0)
         after = "-inf"
         while after:  # the command, given again, goes on after a crash
-            reply, rest = self._scripts.run("cap", sid, run_cap, after)
+            reply, rest = self._scripts.run("set_run_cap", sid, run_cap, after)
             check_reply(sid, reply)
             self._context.mint(rest[0], rest[1])
             dropped = done.dropped + int(rest[2])
@@ -179,7 +179,7 @@ class SweepWriter:
         remaining, count = iter(pairs), 0
         while batch := list(islice(remaining, BATCH_ROWS)):
             flat = [part for pair in batch for part in pair]
-            self._scripts.run("stage", stage, UNSEALED_TTL_S, *flat)
+            self._scripts.run("stage_rows", stage, UNFINISHED_TTL_S, *flat)
             count += len(batch)
             progress(count)
         return count

@@ -25,22 +25,22 @@ from hpq.store.keys import Keys
 from hpq.store.wire.fields import Field, encode_fields
 
 BATCH_ROWS = 500  # arguments of one call: Lua's unpack() is limited, and a script blocks the server
-UNSEALED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire after an hour
+UNFINISHED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire after an hour
 
 # The parts of lua/lib before every script, in this order, and those that only some scripts need.
 _PRELUDE = ("prelude", "owners", "sweeps", "workers", "points", "memory", "files", "moves")
 _SHARED: Mapping[str, tuple[str, ...]] = {
     "beat": ("ends", "early", "reports"),
-    "cap": ("ends",),
     "claim": ("turns", "sharing"),
     "commit": ("ends", "early", "reports", "guards"),
     "control": ("ends",),
+    "create": ("ends", "early", "sharing"),
+    "finish_restore": ("sharing",),
     "reap": ("ends", "server_restarts"),
+    "record_newest_write": ("server_restarts",),
     "release": ("ends",),
     "remove": ("sharing",),
-    "reveal": ("sharing",),
-    "seal": ("ends", "early", "sharing"),
-    "stamp": ("server_restarts",),
+    "set_run_cap": ("ends",),
 }
 _ALWAYS = {"prelude", "moves"}
 
@@ -106,9 +106,9 @@ class StoreContext:
         """Build the context of one prefix on one client."""
         return cls(redis, keys, Scripts(redis, keys), mints)
 
-    def stamp(self) -> int:
+    def record_newest_write(self) -> int:
         """Record that Redis has all that was written until now; return the time of the record."""
-        _, (at_ms,) = self.scripts.run("stamp")
+        _, (at_ms,) = self.scripts.run("record_newest_write")
         return int(at_ms)
 
     def mint(self, queue: bytes, missing: int) -> None:

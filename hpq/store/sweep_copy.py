@@ -19,7 +19,7 @@ from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError, UserError
 from hpq.store.control import delete_trials
 from hpq.store.keys import SWEEP_PARTS, Keys, sweep_parts
-from hpq.store.scripts import UNSEALED_TTL_S, StoreContext
+from hpq.store.scripts import UNFINISHED_TTL_S, StoreContext
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import number, trial_numbers
 
@@ -193,7 +193,7 @@ class ArchiveRestore:
             *items,
             sweep=self._sid,
             token=self._token,
-            ttl_s=UNSEALED_TTL_S,
+            ttl_s=UNFINISHED_TTL_S,
             trial=trial,
             part=part,
             kind=kind,
@@ -201,7 +201,7 @@ class ArchiveRestore:
         )
         self._check(reply)
 
-    def reveal(self, fields: Mapping[bytes, bytes]) -> None:
+    def finish(self, fields: Mapping[bytes, bytes]) -> None:
         """Make the sweep visible with all rows that were written.
 
         Raises:
@@ -209,14 +209,14 @@ class ArchiveRestore:
         """
         flat = [part for pair in fields.items() for part in pair]
         reply, rest = self._scripts.run(
-            "reveal",
+            "finish_restore",
             *flat,
             sweep=self._sid,
             token=self._token,
             trials=self._trials,
             keys=self._count,
             parts=sorted(part for trial, part in self._begun if not trial),
-            ttl_s=UNSEALED_TTL_S,
+            ttl_s=UNFINISHED_TTL_S,
         )
         self._check(reply)
         self._context.mint(rest[0], int(rest[1]))
@@ -227,7 +227,7 @@ class ArchiveRestore:
         `part` is bundle (a code snapshot), code (its manifest) or provenance.
         """
         if part == "bundle":
-            self._scripts.run("keep_code", digest, UNSEALED_TTL_S, data)
+            self._scripts.run("keep_code", digest, UNFINISHED_TTL_S, data)
         elif part == "code":
             self._redis.hsetnx(self._keys.code, digest, data.decode())
         else:

@@ -188,10 +188,10 @@ class TrialStore:
         self._context.mint(rest[0], rest[1])
         return CommitReply(reply)
 
-    def attach(self, claim: Claim, artifacts: Artifacts) -> AttachReply:
+    def attach_files(self, claim: Claim, artifacts: Artifacts) -> AttachReply:
         """Name files of an ended attempt that its store did not take at once, once."""
         reply, _ = self._scripts.run(
-            "attach",
+            "attach_files",
             sweep=claim.trial.sweep,
             number=claim.trial.number,
             attempt=claim.attempt,

@@ -100,7 +100,7 @@ class Machine(RuleBasedStateMachine):
 
     def enqueue(self, sweep: SweepView) -> None:
         self.writer.add_rows(SID, 1, [row(number) for number in range(1, TRIALS + 1)])
-        self.writer.seal(sweep)
+        self.writer.create(sweep)
 
     def teardown(self) -> None:
         self.audit()

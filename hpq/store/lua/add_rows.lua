@@ -1,7 +1,7 @@
 -- Writes rows of a sweep that is not yet visible; sending the same rows again changes nothing.
--- The rows expire unless `seal` follows.
+-- The rows expire unless `create` follows.
 -- KEYS prefix
--- ARGV sweep, ttl in s (0 for a sealed sweep), number of the first row, then params and identity of
+-- ARGV sweep, ttl in s (0 for a created sweep), number of the first row, then params and identity of
 --      each row
 -- Replies: ok
 

@@ -1,5 +1,5 @@
--- Stores a code bundle under its digest. The bundle expires unless `seal` or `reveal` names a sweep that
--- has it.
+-- Stores a code bundle under its digest. The bundle expires unless `create` or `finish_restore`
+-- names a sweep that has it.
 -- KEYS prefix
 -- ARGV digest, ttl in s, bundle
 -- Replies: ok

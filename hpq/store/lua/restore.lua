@@ -1,5 +1,5 @@
 -- Writes rows of an archived sweep that is not yet visible; sending the same rows again changes nothing.
--- The rows expire unless `reveal` follows.
+-- The rows expire unless `finish_restore` follows.
 -- KEYS prefix
 -- ARGV {sweep, token (of this restore), ttl_s, trial (its number; 0 for the sweep's own), part, kind (hash
 --      zset set stream), first (the key begins with these rows)}, then the items: field and value,

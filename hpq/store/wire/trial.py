@@ -244,7 +244,7 @@ def decode_usage_curves(text: str) -> UsageCurves:
 
 
 def encode_result(trial: TrialView, sweep: RunnableSweep) -> str:
-    """Encode a finished trial's result for the script `seal`, which copies it to a trial of a
+    """Encode a finished trial's result for the script `create`, which copies it to a trial of a
     sweep."""
     metrics = [part for name, value in trial.metrics.items() for part in (f"m:{name}", repr(value))]
     objective = "" if trial.objective is None else number(trial.objective)

@@ -16,7 +16,7 @@ from hpq.search.replicates import SEED, replicated
 from hpq.shell import shell_hint
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import encode_new
-from hpq_producer.enqueue.submit import Enqueued, new_id, seal, write_rows
+from hpq_producer.enqueue.submit import Enqueued, create, new_id, write_rows
 from hpq_views.analysis.selection import refuse_altered
 from hpq_views.analysis.winner_evidence import CONFIRMS
 from hpq_views.text.text import clean
@@ -76,7 +76,7 @@ def enqueue_confirmation(
     manifest = dumps(dict(session.reader.sweeps.manifest(sweep.launch.code))) if code else ""
     try:
         trials = write_rows(writer, sid, iter(rows), sign, lambda _: None)
-        seal(writer, confirmation, manifest, code, True)
+        create(writer, confirmation, manifest, code, True)
     except BaseException:
         writer.discard(sid)
         raise

@@ -114,7 +114,7 @@ def enqueue_sweep(
         if diff:
             writer.keep_diff(sid, diff)
         manifest = dumps(code.manifest) if bundle else ""
-        other = seal(writer, sweep, manifest, bundle, allow_duplicate)
+        other = create(writer, sweep, manifest, bundle, allow_duplicate)
     except BaseException:
         writer.discard(sid)
         raise
@@ -176,7 +176,7 @@ def _reuse_criteria(submission: Submission, sweep: SweepView) -> ReuseCriteria:
     )
 
 
-def seal(
+def create(
     writer: SweepWriter,
     sweep: SweepView,
     manifest: str,
@@ -185,9 +185,9 @@ def seal(
 ) -> str | None:
     """Make the sweep visible with its code; return the id of an existing one with its digest."""
     if bundle is None:
-        return writer.seal(sweep, again=allow_duplicate)
+        return writer.create(sweep, again=allow_duplicate)
     writer.keep_bundle(sweep.bundle, bundle)
-    other = writer.seal(sweep, again=allow_duplicate, manifest=manifest)
+    other = writer.create(sweep, again=allow_duplicate, manifest=manifest)
     # The last sweep with the same code may be removed between the two calls.
     if other is None and not writer.has_bundle(sweep.bundle):
         writer.keep_bundle(sweep.bundle, bundle)

@@ -65,8 +65,8 @@ def test_a_wire_that_fails_right_after_a_claim_costs_no_attempt(lab, proxy) -> N
 
 @pytest.mark.parametrize("torn", [False, True], ids=["lost", "torn"])
 def test_a_lost_reply_of_an_enqueue_makes_one_sweep(lab, proxy, torn) -> None:
-    """F12: the answers to the rows and to the seal were cut off."""
-    blows = [proxy.lose(name, torn=torn) for name in ("add_rows", "seal")]
+    """F12: the answers to the rows and to the creation were cut off."""
+    blows = [proxy.lose(name, torn=torn) for name in ("add_rows", "create")]
     direct, lab.env["HPQ_REDIS_URL"] = lab.env["HPQ_REDIS_URL"], proxy.url
     sid = lab.steered(3)
     lab.env["HPQ_REDIS_URL"] = direct

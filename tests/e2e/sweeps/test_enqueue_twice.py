@@ -44,17 +44,17 @@ def test_the_same_file_twice_is_one_sweep_unless_it_is_to_be_new(lab) -> None:
 
 
 def test_enqueues_at_the_same_time_make_one_sweep(lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F28: two producers, the same file: both have written rows when the second one seals."""
+    """F28: two producers, the same file: both have written rows when the second creates."""
     lab.write("train.py", "")
     file = lab.write("sweep.yaml", SWEEP)
-    seal, second = SweepWriter.seal, list[str]()
+    create, second = SweepWriter.create, list[str]()
 
-    def seal_after_another(*words: Any, **fields: Any) -> str | None:
-        monkeypatch.setattr(SweepWriter, "seal", seal)
+    def create_after_another(*words: Any, **fields: Any) -> str | None:
+        monkeypatch.setattr(SweepWriter, "create", create)
         second.append(lab.ok("enqueue", file).strip())
-        return seal(*words, **fields)
+        return create(*words, **fields)
 
-    monkeypatch.setattr(SweepWriter, "seal", seal_after_another)
+    monkeypatch.setattr(SweepWriter, "create", create_after_another)
     assert [lab.ok("enqueue", file).strip()] == second == lab.reader.sweeps.ids()
     (sid,) = second
     assert lab.redis.hlen(lab.keys.sweep(sid, "params")) == 2

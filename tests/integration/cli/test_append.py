@@ -187,7 +187,7 @@ def test_growth_sent_twice_or_by_two_adds_once(
     assert writer.append(sid, rows, file, varying=["x"], digest="d") == 0
     stages = sorted(_stages(redis, keys, sid))
     fields = {"sweep": sid, "first": 3, "count": 1, "file": file, "varying": "[]", "digest": "d"}
-    added = [Scripts(redis, keys).run("grow", stage=stage, **fields)[1][2] for stage in stages]
+    added = [Scripts(redis, keys).run("append", stage=stage, **fields)[1][2] for stage in stages]
     assert sorted(added) == [0, 1]  # a repeated call gets the first one's answer
     assert [t.params["x"] for t in reader.trials.all(sid)] == [1, 2, 3]
     assert audit_sweep(reader, sid).violations == ()

@@ -370,7 +370,7 @@ def test_rows_sent_twice_are_there_once(
     stream = [b"5-1", b"4", b"e", b"created", b"count", b"1", b"9-0", b"2", b"e", b"pause"]
     one.write(0, "events", "stream", stream)
     one.write(0, "events", "stream", [b"9-1", b"2", b"e", b"resume"])
-    one.reveal(fields)
+    one.finish(fields)
     assert [eid for eid, _ in redis.xrange(keys.sweep(lived, "events"))] == [b"5-1", b"9-0", b"9-1"]
     assert store.sweep(lived).id == lived
     assert all(redis.ttl(keys.sweep(lived, p)) == -1 for p in ("", "params", "waiting", "events"))
@@ -386,5 +386,5 @@ def test_a_restoring_whose_rows_have_expired_leaves_nothing(
     one.write(0, "waiting", "zset", [b"1", b"1"])
     redis.delete(keys.sweep(lived, "params"))
     with pytest.raises(Exception, match="expired"):
-        one.reveal(fields)
+        one.finish(fields)
     assert not reader.sweeps.ids() and redis.ttl(keys.sweep(lived, "waiting")) > 0

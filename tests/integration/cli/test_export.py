@@ -70,7 +70,7 @@ def ended(
         spec={"method": "random", "parameters": SPACE},
     )  # fmt: skip
     writer.add_rows(sweep.id, 1, [(dumps(one), ParameterSet(one).identity) for one in SETS])
-    assert writer.seal(sweep) is None
+    assert writer.create(sweep) is None
     failure = Failure(kind=FailureKind.USER_ERROR, message="ValueError: no", fingerprint="f")
     ends = [
         Outcome(state=TrialState.FINISHED, objective=0.6, step=3),

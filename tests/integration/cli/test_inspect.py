@@ -967,7 +967,7 @@ def nested(store: TrialStore, who: WorkerPresence, writer: SweepWriter) -> Sweep
     sets[1]["opt"] = {"lr": 0.5, "name": "b"}
     rows = [(dumps(s), bytes([i]) * 16) for i, s in enumerate(sets)]
     writer.add_rows(sweep.id, 1, rows)
-    writer.seal(sweep)
+    writer.create(sweep)
     for objective in (0.5, 0.9):
         end(store, take(store, who), objective)
     return sweep
@@ -1163,7 +1163,7 @@ def test_the_importance_of_an_ended_sweep_is_computed_once_and_again_after_a_ret
     writer.add_rows(sid, 1, [(dumps(one), ParameterSet(one).identity) for one in sets])
     metric = Metric(name="acc", goal=Goal.MAXIMIZE)
     launch = Launch(trainer="digits")
-    writer.seal(
+    writer.create(
         SweepView(id=sid, name="two", digest="d", launch=launch, metric=metric, varying=("x", "y"))
     )
     for value in range(9):

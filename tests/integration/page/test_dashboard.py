@@ -589,7 +589,7 @@ def test_a_poll_of_ten_thousand_trials_with_eight_running_is_twenty_kilobytes(
     sid = data.sweep.id
     writer.add_rows(sid, 1, [encode_new(ParameterSet(one), 0) for one in sets])
     writer.stage_results(data.sweep, ((t.id.number, t) for t in data.trials))
-    assert writer.seal(replace(data.sweep, counts=Counts())) is None
+    assert writer.create(replace(data.sweep, counts=Counts())) is None
     claims = [take() for _ in range(8)]
     for k, claim in enumerate(claims):
         points = tuple(

@@ -96,7 +96,7 @@ def test_a_reused_result_is_checked_against_the_new_constraints(reader, sweep_of
     rows = [encode_new(ParameterSet(x=x), 0) for x in (1, 2)]
     writer.add_rows(SID, 1, rows)
     writer.stage_results(sweep, enumerate(done, 1))
-    assert writer.seal(sweep) is None
+    assert writer.create(sweep) is None
     assert ranked(reader) == [2] and not audit_sweep(reader, SID).violations
     told = {e.trial: e.fields for e in reader.events.read(SID) if e.what == "reused"}
     assert {n: fields["violations"] for n, fields in told.items()} == {1: "8.0", 2: "-8.0"}

@@ -128,7 +128,7 @@ def test_servers_that_share_a_store_remove_no_files_of_each_other(
         )
         writer = SweepWriter(context)
         writer.add_rows(sweep.id, 1, [NewRow("{}", bytes(16))])
-        writer.seal(sweep)
+        writer.create(sweep)
         yours = theirs.artifacts(take(TrialStore(context), who, "b")).path
         both = [path.removeprefix("hpq/") for path in (mine, yours)]
         assert shelf.left() == both and theirs.left() == both

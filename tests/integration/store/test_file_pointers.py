@@ -200,12 +200,12 @@ STORED = Artifacts(store="abcd", path="p/late", files={"model": 3})
 def test_files_that_waited_for_their_store_are_named_once(store, reader, sweep_of, who) -> None:
     sweep = sweep_of(2)
     claim = take(store, who, "a")
-    assert store.attach(claim, STORED) is AttachReply.UNKNOWN  # the result is on its way
+    assert store.attach_files(claim, STORED) is AttachReply.UNKNOWN  # the result is on its way
     end(store, claim, 1.0, unstored=LATE)
     assert reader.trials.get(claim.trial).unstored == LATE
     assert reader.sweeps.get(sweep.id).unstored == 1
     for _ in range(2):  # the first reply was lost
-        assert store.attach(claim, STORED) is AttachReply.ATTACHED
+        assert store.attach_files(claim, STORED) is AttachReply.ATTACHED
     trial = reader.trials.get(claim.trial)
     assert (trial.artifacts, trial.unstored) == (STORED, None)
     assert reader.sweeps.get(sweep.id).unstored == 0
@@ -216,7 +216,7 @@ def test_files_that_waited_for_their_store_are_named_once(store, reader, sweep_o
     ]
     other = take(store, who, "b")
     end(store, other, 1.0)
-    assert store.attach(other, STORED) is AttachReply.STALE  # it left no files
+    assert store.attach_files(other, STORED) is AttachReply.STALE  # it left no files
     assert audit_sweep(reader, sweep.id).violations == ()
 
 
@@ -229,24 +229,26 @@ def test_files_come_too_late_for_a_trial_that_does_not_need_them(
         end(store, claim, value, unstored=LATE)
     assert reader.sweeps.get(sweep.id).unstored == 1
     assert [reader.trials.get(one.trial).gone for one in claims] == ["keep", "keep", ""]
-    assert store.attach(claims[0], STORED) is AttachReply.STALE
+    assert store.attach_files(claims[0], STORED) is AttachReply.STALE
     made_up = replace(claims[2], nonce="made up")
-    assert store.attach(made_up, STORED) is AttachReply.STALE
+    assert store.attach_files(made_up, STORED) is AttachReply.STALE
     control.retry(sweep.id, [3])
     assert reader.sweeps.get(sweep.id).unstored == 0
-    assert store.attach(claims[2], STORED) is AttachReply.STALE
+    assert store.attach_files(claims[2], STORED) is AttachReply.STALE
     again = take(store, who, "again")
-    assert store.attach(claims[2], STORED) is AttachReply.STALE
+    assert store.attach_files(claims[2], STORED) is AttachReply.STALE
     end(store, again, 0.4, unstored=LATE)
     ahead = replace(again, attempt=3)
-    assert store.attach(ahead, STORED) is AttachReply.UNKNOWN  # the server lost its newest data
+    assert (
+        store.attach_files(ahead, STORED) is AttachReply.UNKNOWN
+    )  # the server lost its newest data
     assert audit_sweep(reader, sweep.id).violations == ()
     other = replace(again, trial=TrialId(sweep="other-00000", number=1))
-    assert store.attach(other, STORED) is AttachReply.UNKNOWN
+    assert store.attach_files(other, STORED) is AttachReply.UNKNOWN
     control.remove(sweep.id, keep_files=True)
-    assert store.attach(again, STORED) is AttachReply.UNKNOWN
+    assert store.attach_files(again, STORED) is AttachReply.UNKNOWN
     redis.zadd(keys.removed, {sweep.id: 7})  # as a removal with its files
-    assert store.attach(again, STORED) is AttachReply.STALE
+    assert store.attach_files(again, STORED) is AttachReply.STALE
 
 
 def test_only_what_came_to_its_end_loses_its_checkpoint(

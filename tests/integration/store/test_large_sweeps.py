@@ -156,6 +156,6 @@ def test_no_command_does_more_for_30_000_trials_than_for_a_part_of_them(
         assert redis.info("stats")["total_commands_processed"] < 100, words
     assert control.cancel(sid) == control.retry(sid, range(1, count + 1)) == count
     assert not control.remove(sid)
-    assert {"seal", "cap", "control resume", "control cancel", "remove"} < set(most)
+    assert {"create", "set_run_cap", "control resume", "control cancel", "remove"} < set(most)
     del most["add_rows"]  # the fixture sends all rows at once
     assert most.pop("retry") < 4 * BATCH_ROWS and max(most.values()) < 80, list(most.items())

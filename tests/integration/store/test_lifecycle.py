@@ -492,7 +492,7 @@ def test_a_digest_that_is_there_is_not_written_again(
 ) -> None:
     first = sweep_of(2)
     writer.add_rows("other-00000", 1, [('{"x":1}', b"1" * 16)])
-    assert writer.seal(replace(first, id="other-00000")) == first.id
+    assert writer.create(replace(first, id="other-00000")) == first.id
     assert reader.sweeps.ids() == [first.id]
     assert redis.exists("hpq:s:other-00000:params") == 0
 

@@ -73,7 +73,7 @@ def play(redis: Redis, sweep_of, store: TrialStore) -> tuple[Snapshot, Round]:
         except ResponseError as error:  # the heartbeat is sent again; the training goes on
             assert damage(error), (what, error)
         store.commit(claims[0], FINISHED)  # its result is recorded, or kept by the worker
-        store.attach(claims[1], Artifacts(store="abc", path="q", files={"m.pt": 3}))
+        store.attach_files(claims[1], Artifacts(store="abc", path="q", files={"m.pt": 3}))
 
     return Snapshot(redis), play
 

@@ -65,7 +65,9 @@ class Bench:
         writer, metric = SweepWriter(context), Metric(name="acc", goal=Goal.MAXIMIZE)
         writer.add_rows("demo-00000", 1, [NewRow("{}", ParameterSet({}).identity)])
         launch = Launch(trainer="digits")
-        writer.seal(SweepView(id="demo-00000", name="d", digest="d", launch=launch, metric=metric))
+        writer.create(
+            SweepView(id="demo-00000", name="d", digest="d", launch=launch, metric=metric)
+        )
         self.trial, self.seq = TrialId(sweep="demo-00000", number=1), 0
 
     def __enter__(self) -> Bench:
@@ -92,7 +94,7 @@ class Bench:
 
     def pack(self, last: Sequence[str | float]) -> None:
         """Move the points into the record, with those of the last batch."""
-        library = source("stage").partition("-- Stages rows")[0]
+        library = source("stage_rows").partition("-- Stages rows")[0]
         call = "points().pack(read_trial(ARGV[1], ARGV[2]), {unpack(ARGV, 3)})"
         self.redis.eval(library + call, 1, "hpq", "demo-00000", 1, *last)
 

@@ -119,11 +119,9 @@ def test_a_lease_that_is_none_keeps_no_reaper_from_the_others(
     assert not redis.exists(keys.leases)
 
 
-def test_discard_leaves_a_sweep_that_was_sealed(
-    store, reader, sweep_of, writer: SweepWriter
-) -> None:
+def test_discard_leaves_a_created_sweep(store, reader, sweep_of, writer: SweepWriter) -> None:
     sweep = sweep_of(2)
-    writer.discard(sweep.id)  # as after a seal whose answer was lost
+    writer.discard(sweep.id)  # as after a creation whose answer was lost
     assert len(list(reader.trials.all(sweep.id))) == 2
 
 

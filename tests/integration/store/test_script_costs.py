@@ -157,7 +157,7 @@ def test_the_code_of_the_oldest_sweep_that_is_over_makes_room_for_new_code(
         writer.keep_bundle(f"code{n}", b"bundle")
         sweep = replace(sweep_of(0, sid=f"base-{n:05d}"), id=f"demo-{n:05d}", bundle=f"code{n}")
         writer.add_rows(sweep.id, 1, [("{}", bytes(16))])
-        assert writer.seal(replace(sweep, digest=f"d{n}"), manifest="{}") is None
+        assert writer.create(replace(sweep, digest=f"d{n}"), manifest="{}") is None
         return sweep.id
 
     _running, over, later = (enqueue(n) for n in range(3))

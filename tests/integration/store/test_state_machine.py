@@ -23,7 +23,7 @@ class LateMachine(Machine):
     """A sweep whose sets are made meanwhile, by any of the three workers."""
 
     def enqueue(self, sweep: SweepView) -> None:
-        self.writer.seal(replace(sweep, sampler="tpe", search="{}", run_cap=TRIALS))
+        self.writer.create(replace(sweep, sampler="tpe", search="{}", run_cap=TRIALS))
         self.leads = [
             SuggestLease(self.store_context, SID, who.name, LEASE) for who in self.workers
         ]

@@ -150,7 +150,7 @@ class FilesMachine(Machine):
         if is_tidied:
             remove_all(self.garbage, files)
         stored = Artifacts(store=files.id, path=path, files={"file": 1})
-        if self.store.attach(claim, stored) is AttachReply.STALE:
+        if self.store.attach_files(claim, stored) is AttachReply.STALE:
             files.remove(path)
         if is_heard:
             self.late.remove(late)

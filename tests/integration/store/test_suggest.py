@@ -46,14 +46,14 @@ MakeLead = Callable[..., SuggestLease]
 
 @pytest.fixture
 def late(writer: SweepWriter) -> Callable[..., SweepView]:
-    """Seals a late-bound sweep."""
+    """Creates a late-bound sweep."""
 
     def make(run_cap: int = 0, **more: object) -> SweepView:
         fields = {"launch": Launch(trainer="digits"), "metric": Metric(name="loss")}
         fields |= {"sampler": "tpe", "search": "{}", **more}
         sweep = SweepView(id=SID, name="late", digest="d", run_cap=run_cap, **fields)  # type: ignore[arg-type]
         sweep, _ = signed(KEY.encode(), "hpq", sweep)
-        assert writer.seal(sweep) is None
+        assert writer.create(sweep) is None
         return sweep
 
     return make

@@ -43,7 +43,7 @@ def sets_of(redis: Redis, store: TrialStore, writer: SweepWriter) -> Callable[..
         search = Search(space=SPACE, sampler=Sampler.TPE, **more)  # type: ignore[arg-type]
         late = {"sampler": "tpe", "search": encode_search(search), "metric": Metric(name="loss")}
         launch = Launch(trainer="digits")
-        writer.seal(SweepView(id=sid, name=sid, digest=sid, launch=launch, **late))  # type: ignore[arg-type]
+        writer.create(SweepView(id=sid, name=sid, digest=sid, launch=launch, **late))  # type: ignore[arg-type]
 
         def begin() -> Suggester:
             lead = SuggestLease(StoreContext.open(redis, keys, mints=False), sid, "w", 600_000)

@@ -51,7 +51,7 @@ def suggester(
     keys = Keys("hpq")
     late = {"sampler": "auto", "search": encode_search(SEARCH), "metric": Metric(name="loss")}
     launch = Launch(trainer="digits")
-    writer.seal(SweepView(id=SID, name="p", digest="d", launch=launch, **late))  # type: ignore[arg-type]
+    writer.create(SweepView(id=SID, name="p", digest="d", launch=launch, **late))  # type: ignore[arg-type]
     for number in range(request.param):
         who = WorkerPresence(
             name=f"w{number}", host="h", queue="default",

@@ -125,7 +125,7 @@ class World:
                 self.held, self.who, ReportBatch(seq=9), lease_ms=LEASE
             ),
             "commit": lambda: self.store.commit(self.held, OUTCOMES[rest]),
-            "attach": lambda: self.store.attach(self.held, Artifacts(store="abcd", path="p")),
+            "attach": lambda: self.store.attach_files(self.held, Artifacts(store="abcd", path="p")),
             "release": lambda: self.store.release(self.held, Reason.STOPPING),
             "reap": lambda: (
                 self._bury() if rest == "dead" else self._lose(silent_leases=4 if rest else 0)

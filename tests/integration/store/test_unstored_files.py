@@ -80,7 +80,7 @@ def test_a_worker_that_dies_between_the_copy_and_the_answer_loses_nothing(
         raise RedisAway("gone")
 
     with monkeypatch.context() as patch, pytest.raises(RedisAway):
-        patch.setattr(store, "attach", away)
+        patch.setattr(store, "attach_files", away)
         deliver(tmp_path, store, files)
     assert (work / "out" / "deep" / "model").exists()
     deliver(tmp_path, store, files)

@@ -164,7 +164,7 @@ class UnstoredFiles:
             if work not in self._copied:
                 self._copied[work] = self._copy(out, claim, files, go_on)
             stored = self._copied[work]
-            answer = self._store.attach(claim, stored)
+            answer = self._store.attach_files(claim, stored)
             if answer is AttachReply.UNKNOWN:  # its result, or the data of Redis, may return
                 return
             if answer is AttachReply.STALE:
