@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -55,7 +56,7 @@ class Attempt:
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
         """Report metrics."""
-        self.send({"report": dict(metrics), "step": step})
+        self.send({"report": dict(metrics), "step": step, "at": time.time()})
 
     def is_stopped(self) -> bool:
         """Return True if the trial must end."""

@@ -14,6 +14,7 @@ import os
 import re
 import socket
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -67,7 +68,7 @@ def deliver(flat: Mapping[str, float], step: int | None) -> None:
     join_trial()
     path = os.environ.get("HPQ_REPORT")
     if path:
-        _send(path, {"report": flat, "step": step})
+        _send(path, {"report": flat, "step": step, "at": time.time()})
         return
     for name, value in flat.items():
         print(f"{name}={value!r}", flush=True)

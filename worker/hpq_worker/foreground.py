@@ -56,8 +56,8 @@ class _Terminal(ReportBuffer):
 class _TrainerTerminal(_Terminal):
     """Prints also what a trainer reports; a program's own lines show that."""
 
-    def report(self, metrics: Mapping[str, float], step: int | None) -> None:
-        super().report(metrics, step)
+    def report(self, metrics: Mapping[str, float], step: int | None, made_s: float = 0.0) -> None:
+        super().report(metrics, step, made_s)
         values = " ".join(f"{name}={value:g}" for name, value in metrics.items())
         print(values if step is None else f"step {step} {values}", flush=True)
 

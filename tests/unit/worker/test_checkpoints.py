@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -15,11 +17,13 @@ from typing import IO
 
 import pytest
 
+import hpq
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import Checkpoint, Claim, TrialId, TrialState
 from hpq.filestore.base import Files
 from hpq.filestore.stores import open_files
 from hpq_worker.attempt.execution import Signals
+from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.files import artifacts
 from hpq_worker.files.checkpoints import CheckpointPublisher
 from hpq_worker.files.save_watch import SaveWatch
@@ -101,7 +105,7 @@ def test_files_beside_a_draft_that_is_open_are_no_checkpoint_yet(kept) -> None:
 
 def test_a_directory_that_is_never_quiet_is_named_once(kept, monkeypatch) -> None:
     codes, clock = list[str](), SimpleNamespace(now=0.0)
-    clock.monotonic = lambda: clock.now
+    clock.monotonic = clock.time = lambda: clock.now
     monkeypatch.setattr("hpq_worker.files.checkpoints.time", clock)
     monkeypatch.setattr(kept, "_log_line", lambda _line, code: codes.append(code))
     kept._watch = SaveWatch(quiet_s=10)
@@ -160,6 +164,48 @@ def test_a_checkpoint_has_the_reports_that_still_wait_in_the_pipe_when_it_is_see
     kept._read_arrived = lambda: kept._reports.report({"loss": 0.5}, 8)
     assert looks(kept)
     assert (kept._copies[-1].step, kept._copies[-1].counts) == (8, {"loss": 1})
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_a_checkpoint_is_of_the_step_at_which_it_was_written(kept, ends, is_copy) -> None:
+    """However many steps follow before the look that sees it, or before the end of the trial."""
+    state = kept._paths.checkpoint / "state"
+    reports = kept._reports
+    assert not looks(kept)
+    for step in range(1, 526):
+        reports.report({"loss": 1 / step, "acc": step}, step, time.time())
+    state.write_text("of step 525")
+    if is_copy:  # with the time of another file, as shutil.copy2 keeps it
+        os.utime(state, (1, 1))
+    written_s = state.stat().st_ctime
+    for step in range(526, 541):
+        reports.report({"loss": 1 / step, "late": 1.0}, step, written_s + 1)
+    if ends:
+        kept.publish_last()
+    else:
+        assert looks(kept)
+    found = kept._copies[-1]
+    assert (found.step, found.counts) == (525, {"loss": 525, "acc": 525})
+    assert (reports.step, reports.position().counts["loss"]) == (540, 540)
+    reports.acknowledge(reports.batch())
+    reports.report({"loss": 0.1}, 600)
+    state.with_name("newer").write_text("of step 600")
+    assert looks(kept) and kept._copies[-1].step == 600
+    reports.acknowledge(reports.batch())
+    reports.report({"loss": 0.1}, 700)
+    state.unlink()
+    assert looks(kept) and kept._copies[-1].step == 600, "no file is of step 700"
+
+
+def test_a_report_of_a_trial_says_when_it_was_made(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HPQ_REPORT", str(tmp_path / "s"))
+    socket = ReportSocket(str(tmp_path / "s"))
+    before = time.time()
+    hpq.report({"loss": 1}, step=525)
+    (message,) = socket.read()
+    socket.close()
+    assert before <= message["at"] <= time.time()
 
 
 class Broken:

@@ -33,7 +33,7 @@ from hpq_worker.attempt.outcome import (
     unread_words,
     with_peak,
 )
-from hpq_worker.attempt.printed_metrics import PrintedMetrics, plain
+from hpq_worker.attempt.printed_metrics import LONGEST_BYTES, PrintedMetrics, plain, text_of
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.health.usage import TrialUsage, host_memory_gb
 from hpq_worker.lease.heartbeat import Heartbeat
@@ -57,7 +57,6 @@ from hpq_worker.runner.stall import StallDetector
 _TAIL_BYTES = 65_536  # of the log, to make a failure's line from; each of many ranks has its stack
 _ECHO_S = 1.0
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
-_LONGEST_BYTES = 4_096  # of a printed line that may report a metric
 _HELD_LINES = 10_000  # that report metrics
 _KILLED = 128  # a shell exits with this and the number of the signal that ended its command
 _AGENT_BEGINS = "wandb.agent begins the trial's run"
@@ -104,12 +103,13 @@ class Execution:
         self._held = deque[dict[str, float]](maxlen=_HELD_LINES)
         self._has_released = False
         self._reported: set[str] = set()  # a name from the socket is not read from the output
-        self._printed = LineBuffer(longest_bytes=_LONGEST_BYTES + 1)
+        self._printed = LineBuffer(longest_bytes=LONGEST_BYTES + 1)
         own = [sweep.metric.name] if sweep.metric else []
         self._declared = (*own, *sweep.further_metrics)
         self._dropped: dict[str, str] = {}  # of these, and why
         self._metrics = PrintedMetrics(self._declared, claim.params)
         self._tail = bytearray()
+        self._drained_at = 0.0  # the last read of the output; what is printed later comes after it
         self._halt: Halt | None = None
         self._kill_at = math.inf
         self._stall_limit_s = 0.0  # its limit when it stalled; 0 if its GPUs were idle
@@ -230,7 +230,7 @@ class Execution:
 
     def _receive(self, message: Mapping[str, Any]) -> None:
         if "report" in message:
-            self._report(message["report"], message["step"])
+            self._report(message["report"], message["step"], message.get("at", 0.0))
             self._reported.update(message["report"])
             self._reads_printed = self._reads_printed and not self._may_report
         elif "may_report" in message:
@@ -263,6 +263,7 @@ class Execution:
         self._log(self._mask.feed(data))
         if self._reads_printed:
             self._parse(self._printed.feed(data))
+        self._drained_at = time.time()
         return True
 
     def _read_socket(self) -> None:
@@ -275,14 +276,12 @@ class Execution:
 
     def _parse(self, lines: list[bytes]) -> None:
         for line in lines:
-            if len(line) > _LONGEST_BYTES:  # its beginning may be cut in the midst of a name
-                line = line[-_LONGEST_BYTES:].partition(b"\r")[2]
-            found = self._metrics.parse(line.decode("utf-8", "replace"))
+            found = self._metrics.parse(text_of(line))
             if printed := {name: v for name, v in found.items() if name not in self._reported}:
                 if self._may_report:
                     self._held.append(printed)
                 else:
-                    self._report(printed, None)
+                    self._report(printed, None, self._drained_at)
         if not self._may_report:
             self._warn_of_unread()
 
@@ -322,12 +321,12 @@ class Execution:
             self._reports.log(f"hpq: {why}: its printed lines are its metrics\n".encode())
         self._warn("too late", too_late_words(self._sweep, self._held))
         while self._held:
-            self._report(self._held.popleft(), None)
+            self._report(self._held.popleft(), None, 0.0)
         self._warn_of_unread()
 
-    def _report(self, metrics: Mapping[str, float], step: int | None) -> None:
+    def _report(self, metrics: Mapping[str, float], step: int | None, at: float) -> None:
         had_dropped = self._reports.dropped
-        self._reports.report(metrics, step)
+        self._reports.report(metrics, step, at)
         if (dropped := self._reports.dropped) and not had_dropped:
             why = f"only {MAX_NAMES} metrics of a trial are kept"
             self._reports.log(f"hpq: {why}; {dropped!r} and other new names are dropped\n".encode())

@@ -16,6 +16,7 @@ _ESCAPE = re.compile(
 )
 _MOVES = frozenset("ABEFGHdf")  # the cursor, as a carriage return does
 _BACK = re.compile("\x08+")
+LONGEST_BYTES = 4_096  # of a printed line that may report a metric
 
 
 class PrintedMetrics:
@@ -67,6 +68,13 @@ def printed_lines(text: str) -> Iterator[str]:
     code = EchoedCode()
     for line in text.split("\n"):
         yield from _printed(line, code)
+
+
+def text_of(line: bytes) -> str:
+    """Return the text of a printed line; of one that is too long, what its last redraw shows."""
+    if len(line) > LONGEST_BYTES:  # its beginning may be cut in the midst of a name
+        line = line[-LONGEST_BYTES:].partition(b"\r")[2]
+    return line.decode("utf-8", "replace")
 
 
 def plain(text: str) -> str:

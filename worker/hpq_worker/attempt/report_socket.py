@@ -69,4 +69,5 @@ def _checked(message: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"dropped": str(message["dropped"]), "why": why, "of_process": of_process}
     if "exit_code" in message:
         return {"exit_code": int(message["exit_code"])}
-    return {"report": flatten(message["report"]), "step": whole(message["step"])}
+    at = float(message.get("at", 0.0))
+    return {"report": flatten(message["report"]), "step": whole(message["step"]), "at": at}

@@ -37,6 +37,7 @@ from hpq_worker.files.save_watch import (
     Entry,
     SaveWatch,
     Signature,
+    changed_s,
     finished,
     freeze,
     is_being_written,
@@ -54,6 +55,7 @@ _AFTER_ERROR_S = 2.0
 _MOST_CHANGES = 8  # scans, after which a single file that always changes is copied as it is
 _TRIES_S = (0.0, 0.5, 2.0)  # pauses before each try to read a checkpoint
 _HUNG_S = 5.0  # the longest wait for a store that hangs
+_TICK_S = 0.01  # a file's time is that of the kernel's last tick
 _OPEN_S = 30.0  # without a change, after which a file open for writing is copied as it is
 
 
@@ -87,7 +89,8 @@ class CheckpointPublisher:
         self._read_arrived: Callable[[], None] = lambda: None
         self._newest: Signature = ()  # the files of the newest copy in the store
         self._seen: Signature = ()  # at the last scan
-        self._position = Checkpoint(store="", path="")  # of training when those were new
+        self._position = Checkpoint(store="", path="")  # of training when those were written
+        self._looked_s = 0.0  # when the last scan began, in seconds since 1970
         self._copies: list[Checkpoint] = []  # in the store, oldest first
         self._changes = 0  # scans in a row that saw a change
         self._quiet_s = quiet_s
@@ -128,6 +131,8 @@ class CheckpointPublisher:
         self._copies.append(pointer)
         present = look(self._paths.checkpoint)
         self._newest = finished(present)
+        self._seen = self._newest
+        self._position = pointer
         self._watch = SaveWatch(self._quiet_s, present)
         self._reports.resume(pointer)
         line = f"training resumes from the checkpoint of step {pointer.step}"
@@ -228,16 +233,17 @@ class CheckpointPublisher:
         self._remove_older()
         if self._reports.is_publishing:  # Redis does not have the last one yet
             return
+        since_s = self._looked_s
+        self._looked_s = time.time()
         seen = look(self._paths.checkpoint)
         if self._watch.differs(seen):
             self._read_arrived()  # what was reported before the files changed
-        position = self._reports.position()
         now = time.monotonic()
-        self._watch.add(seen, sum(position.counts.values()), now)
+        self._watch.add(seen, sum(self._reports.position().counts.values()), now)
         found = finished(seen)
         if found != self._seen:
+            self._position = self._position_at(found, since_s)
             self._seen = found
-            self._position = position
             self._changes += 1
             if self._changes < _MOST_CHANGES or not self._watch.is_alone:
                 return
@@ -248,6 +254,19 @@ class CheckpointPublisher:
         if found and found != self._newest and not self._is_open(seen, now):
             self._publish(found, self._position, lambda: not self._stopped.is_set())
         self._changes = 0
+
+    def _position_at(self, found: Signature, since_s: float) -> Checkpoint:
+        """Return where training stood when the files were written that the last scan did not see.
+
+        `since_s` is when that scan began: a file system with a slow clock names no earlier time.
+        """
+        if found == self._seen:
+            return self._position
+        new = {name for name, *_ in set(found) - set(self._seen)}
+        if not new and self._seen:
+            return self._position  # files of an older save were removed
+        written_s = changed_s(self._paths.checkpoint, new)
+        return self._reports.position(max(written_s, since_s) + _TICK_S)
 
     def _warn_if_restless(self) -> None:
         if self._watch.is_restless and not self._is_restless:
@@ -319,7 +338,7 @@ class CheckpointPublisher:
             return
         if self._is_open(seen, time.monotonic()):
             return
-        position = self._reports.position()
+        position = self._position_at(found, self._looked_s)
         self._changes = 0
         self._thread.call_until(
             lambda go_on: self._attempt(lambda: self._publish(found, position, go_on)),

@@ -69,6 +69,18 @@ def scan(folder: Path) -> Signature:
     return finished(look(folder))
 
 
+def changed_s(folder: Path, names: Iterable[str]) -> float:
+    """Return when the newest of these files was written or renamed, in seconds since 1970.
+
+    The change time: a copy or an archive may keep an old modification time. 0 without a file.
+    """
+    newest = 0.0
+    for name in names:
+        with suppress(OSError):
+            newest = max(newest, os.stat(folder / name).st_ctime)
+    return newest
+
+
 def _is_draft(name: str) -> bool:
     """Return True for the name of a draft: `.name` or `name.tmp`, of a file or a folder."""
     return name.endswith(".tmp") or (name.startswith(".") and name != _NO_DRAFT)

@@ -7,10 +7,11 @@ away the buffer keeps a bounded number of the newest points and log bytes, and t
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from threading import Lock
+from typing import NamedTuple
 
 from hpq.domain.attempt import ReportBatch, curve_points
 from hpq.domain.metric_check import ENOUGH_REPORTS, near_miss
@@ -24,6 +25,19 @@ _BACKLOG_LOG_BYTES = 1_048_576
 _BATCH_POINTS = 1_000  # 3 arguments each in one script call
 _BATCH_LOG_BYTES = 65_536
 _LONGEST_WHY = 300  # characters
+_UNDONE = 10_000  # reports that can come between a save and the look that sees it
+
+
+class _Before(NamedTuple):
+    """What a report has changed: the values before it, and the names that it counted."""
+
+    made_s: float
+    step: int
+    last: float
+    best: float
+    logged: int
+    further: Mapping[str, float]
+    names: Collection[str]
 
 
 class ReportBuffer:
@@ -38,6 +52,7 @@ class ReportBuffer:
         self._lock = Lock()
         self._points: deque[Point] = deque(maxlen=_BACKLOG_POINTS)
         self._log = bytearray()
+        self._before: deque[_Before] = deque(maxlen=_UNDONE)  # of each report, oldest first
         self._sent: ReportBatch | None = None  # handed out, not yet acknowledged
         self._seq = 0
         self._phase = self._run_info = ""
@@ -61,10 +76,15 @@ class ReportBuffer:
         self._logged = 0  # finite values of the sweep's metric, one a step
         self._logged_at: int | None = None  # the step of the last one
 
-    def report(self, metrics: Mapping[str, float], step: int | None) -> None:
-        """Add one report; drops names beyond MAX_NAMES, except those that a result needs."""
+    def report(self, metrics: Mapping[str, float], step: int | None, made_s: float = 0.0) -> None:
+        """Add one report; drops names beyond MAX_NAMES, except those that a result needs.
+
+        `made_s` is when the trial made it, in seconds since 1970; 0 if that is unknown.
+        """
         rows: dict[int, dict[str, float]] = {}
         with self._lock:
+            names: list[str] = []
+            self._before.append(self._before_report(made_s, names))
             for name, value in metrics.items():
                 if not is_metric_name(name):
                     continue
@@ -77,6 +97,7 @@ class ReportBuffer:
                 if name in self._further:
                     self._further[name] = float(value)
                 self._counts[name] = count
+                names.append(name)
                 at = count if step is None else int(step)
                 self._points.append(Point(at, name, float(value)))
                 rows.setdefault(at, {})[name] = float(value)
@@ -88,6 +109,17 @@ class ReportBuffer:
             self._is_new = True
             if line := self.keep(rows):
                 self._log += f"hpq: {line}\n".encode()
+
+    def _before_report(self, made_s: float, names: Collection[str]) -> _Before:
+        return _Before(
+            made_s=made_s,
+            step=self.step,
+            last=self.last,
+            best=self._best,
+            logged=self._logged,
+            further=dict(self._further),
+            names=names,
+        )
 
     def _log_objective(self, at: int, value: float) -> None:
         assert self._metric is not None
@@ -136,6 +168,7 @@ class ReportBuffer:
         self._logged_at = None
         self._not_finite = 0
         self.dropped = ""
+        self._before.clear()
 
     def restart(self, why: str) -> None:
         """Discard earlier reports: training starts again although a checkpoint existed."""
@@ -169,18 +202,28 @@ class ReportBuffer:
             self.forget()
             return True
 
-    def position(self) -> Checkpoint:
-        """Return where training stands now, as a checkpoint without a path."""
+    def position(self, until_s: float = math.inf) -> Checkpoint:
+        """Return where training stood at a time, as a checkpoint without a path.
+
+        `until_s` are seconds since 1970; without it: where training stands now.
+        """
         with self._lock:
+            counts = Counter(self._counts)
+            then = self._before_report(0.0, ())
+            for report in reversed(self._before):
+                if not report.made_s > until_s:
+                    break
+                counts.subtract(report.names)
+                then = report
             return Checkpoint(
                 store="",
                 path="",
-                step=self.step,
-                last=self.last if math.isfinite(self.last) else None,
-                best=self._best if math.isfinite(self._best) else None,
-                counts=dict(self._counts),
-                logged=self._logged,
-                further={n: v for n, v in self._further.items() if math.isfinite(v)},
+                step=then.step,
+                last=then.last if math.isfinite(then.last) else None,
+                best=then.best if math.isfinite(then.best) else None,
+                counts=dict(+counts),
+                logged=then.logged,
+                further={n: v for n, v in then.further.items() if math.isfinite(v)},
             )
 
     def publish(self, checkpoint: Checkpoint) -> None:

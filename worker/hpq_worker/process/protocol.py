@@ -2,8 +2,9 @@
 
 Parent → runner: a RunRequest, then perhaps {"stop": why}, a Halt. When the pipe closes, the runner
 kills its descendants and exits.
-Runner → parent: {"report": {name: value}, "step": n}, {"phase": text} and one {"end": {…}}, each
-with "of", its attempt: in a resident runner a thread of one attempt may outlive the attempt.
+Runner → parent: {"report": {name: value}, "step": n, "at": seconds since 1970}, {"phase": text} and
+one {"end": {…}}, each with "of", its attempt: in a resident runner a thread of one attempt may
+outlive the attempt.
 Program → parent, by the socket of hpq.reporting, without "of": reports, {"may_report": true},
 {"ignore_printed": true}, {"begin_again": true}, {"run_info": {…}}, {"dropped": name, "why": …,
 "of_process": …} and {"exit_code": n}.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ class Trial:
         """
         if rank():
             return
-        self._send({"report": flatten(metrics), "step": whole(step)})
+        self._send({"report": flatten(metrics), "step": whole(step), "at": time.time()})
 
     def phase(self, text: str) -> None:
         """Show a slow step that begins, in a few words ("loading CIFAR10")."""
