@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -57,6 +58,33 @@ def replace_private(path: Path, data: bytes) -> None:
     with open(draft, "wb", opener=private_file) as file:
         file.write(data)
     draft.replace(path)
+
+
+def create_secret(path: Path) -> None:
+    """Create a file of 64 random digits that only its owner can read, unless the file exists.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    if path.exists():
+        return
+    make_private(path.parent)
+    # Written whole under another name first: a reader never sees half a secret.
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(fd, "w") as file:
+            file.write(secrets.token_hex(32))
+        with suppress(FileExistsError):  # another process was first
+            os.link(draft, path)
+    finally:
+        draft.unlink()
+
+
+def is_exposed(fd: int) -> bool:
+    """Return whether an open file is a regular one that other users can read."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISREG(mode) and bool(mode & 0o077)
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import os
 import re
-import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +18,7 @@ from pathlib import Path
 from hpq.domain.sweep import Launch, RunnableSweep, SweepView
 from hpq.errors import UserError
 from hpq.notice import Notice
-from hpq.private_files import make_private
+from hpq.private_files import create_secret
 from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.sweep import encode_launch
@@ -72,17 +70,7 @@ def is_of_home(launch: Launch, home: Path) -> bool:
 
 def _make(path: Path) -> None:
     try:
-        make_private(path.parent)
-        with contextlib.suppress(FileExistsError):
-            # Written whole under another name first: a reader never sees half a key.
-            draft = path.with_name(f".{path.name}.{os.getpid()}")
-            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(fd, "w") as file:
-                file.write(secrets.token_hex(32))
-            try:
-                os.link(draft, path)
-            finally:
-                draft.unlink()
+        create_secret(path)
     except OSError as error:
         text = f"{path}: {error.strerror}; set HPQ_HOME to a directory that you can write"
         raise UserError(text, code="code-key-unwritable") from None

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -723,7 +724,7 @@ def test_a_token_is_needed_once(serve, sweep_of, host: str) -> None:
             assert status == 403 and sweep.id not in text, (path, cookie)
     status, headers, page = served.get(f"/workers?token={token}", Cookie="")
     cookie = headers["set-cookie"]
-    assert status == 200 and "url=/workers" in page and token not in page
+    assert status == 200 and "<h1>Workers" in page and token not in page
     assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
     assert served.get("/workers", Cookie=cookie.partition(";")[0])[0] == 200
 
@@ -743,6 +744,52 @@ def test_the_printed_link_opens_pages_that_follow_their_sweep(
     end(store, claimed, 0.75)
     shown.until("document.querySelector('h1').textContent.includes('0.7500')")
     assert served.cookie[1] not in shown.page.content()
+
+
+def test_a_link_with_a_token_of_a_file_lasts_and_keeps_what_it_shows(
+    serve, sweep_of, begin, store: TrialStore, tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    sweep: SweepView = sweep_of(2)
+    end(store, begin(0.75), 0.75)
+    file = tmp_path / "new" / "token"
+    first, shown = serve("--token-file", str(file)), tab()
+    query = urlsplit(first.link).query
+    assert file.stat().st_mode & 0o777 == 0o600 and query == f"token={file.read_text()}"
+    place = f"/sweep/{sweep.id}"
+    shown.open(f"{first.url}{place}?{query}#{sweep.id}/1")
+    assert shown.page.url == f"{first.url}{place}#{sweep.id}/1"
+    assert shown.text("#trial h2") == "Trial #1"
+    first.process.kill()
+    first.process.wait()
+    port = str(urlsplit(first.url).port)
+    again = serve("--token-file", str(file), "--port", port)
+    assert again.link == first.link and again.get("/")[0] == 200
+    assert shown.open(f"{again.url}{place}").count("#table tbody tr") == 1  # by the cookie
+
+
+def test_a_file_that_is_no_secret_is_refused(hpq, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+
+    def code() -> str:
+        done = hpq("dashboard", "--port", "0", "--token-file", str(file))
+        assert done.returncode == 2 and not done.stdout
+        return str(done.stderr.strip().rpartition(" ")[2])
+
+    for text in ("", "short", "a word with spaces", "0123456789abcdef\n0123456789abcdef"):
+        file.write_text(text)
+        file.chmod(0o600)
+        assert code() == "[usage]", text
+    file.write_text("0123456789abcdef")
+    file.chmod(0o644)
+    assert code() == "[token-exposed]"
+    file.unlink()
+    file.mkdir()
+    assert code() == "[file-unreadable]"
+    (tmp_path / "file").touch()
+    file = tmp_path / "file" / "token"
+    assert code() == "[file-unwritable]"
+    done = hpq("dashboard", "--no-token", "--token-file", str(file))
+    assert done.returncode == 2 and "[usage]" in done.stderr
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])

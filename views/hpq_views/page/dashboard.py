@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import uvicorn
 from markupsafe import Markup
@@ -66,7 +66,7 @@ _KEPT_S = 300.0  # a page that no tab asks for stays in memory: a tab may come b
 _TIME = Markup('<time datetime="{}">{}</time>')
 _NO_TOKEN = (
     "this page needs the token of this dashboard; open the link that `hpq dashboard` printed in its"
-    " terminal (each start prints a new link)"
+    " terminal (each start without --token-file prints a new link)"
 )
 _TRIAL = "/sweep/{sid}/{number}"
 _NUMBER = re.compile("[1-9][0-9]{0,14}")
@@ -128,7 +128,14 @@ class Dashboard:
 
     async def _checked(self, request: Request, answer: RequestResponseEndpoint) -> Response:
         """Answer requests of this host that know the token, if there is one."""
-        response = self._refusal(request) or await answer(request)
+        response = self._refusal(request)
+        if response is None:
+            response = await answer(request)
+            if self._token and "token" in request.query_params:
+                # The page itself, not a redirect: after a link from another site, that would carry
+                # no strict cookie. The page removes the token from the address.
+                name = _cookie_of(_asked_host(request))
+                response.set_cookie(name, self._token, httponly=True, samesite="strict")
         for name, text in self._headers.items():
             response.headers.setdefault(name, text)
         return response
@@ -145,7 +152,7 @@ class Dashboard:
         return PlainTextResponse(f"{text}\n", status)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Return why a request is refused, or the page that stores the token; else None."""
+        """Return why a request is refused; None: it is not."""
 
         def refused(text: str, status: int) -> Response:
             answer = self._failure(request, Forbidden(text))
@@ -153,23 +160,19 @@ class Dashboard:
             return answer
 
         try:
-            host = urlsplit(f"//{request.headers.get('host', '')}")
-            name, cookie = host.hostname or "", f"hpq-dashboard-{host.port or 80}"
+            host = _asked_host(request)
         except ValueError:
             return refused("the Host header is malformed", 421)
+        name = host.hostname or ""
         if name not in self._hosts and not _is_address(name):  # DNS rebinding
             then = f"open the link that it printed, or run: hpq dashboard --allow-host {name}"
             return refused(f"this dashboard is not {name}; {then}", 421)
-        given = request.query_params.get("token", "")
-        if not self._token or _is_same(request.cookies.get(cookie, ""), self._token):
-            return None
-        if not _is_same(given, self._token):
+        given = [request.cookies.get(_cookie_of(host), "")]
+        if request.method != "POST":  # a link changes nothing
+            given.append(request.query_params.get("token", ""))
+        if self._token and not any(_is_same(one, self._token) for one in given):
             return refused(_NO_TOKEN, 403)
-        # Not a redirect: after a link from another site, it would carry no strict cookie.
-        there = Markup('<meta http-equiv="refresh" content="0;url={}">').format(request.url.path)
-        page = HTMLResponse(there)
-        page.set_cookie(cookie, self._token, httponly=True, samesite="strict")
-        return page
+        return None
 
     def _listing(self, request: Request) -> Response:
         path = request.url.path
@@ -314,6 +317,22 @@ class Dashboard:
     def _plotly(self, request: Request) -> Response:
         headers = {"Content-Encoding": "gzip", "Cache-Control": "max-age=86400"}
         return Response(plotly_gzip(), media_type="text/javascript", headers=headers)
+
+
+def _asked_host(request: Request) -> SplitResult:
+    """Return name and port of the Host header.
+
+    Raises:
+        ValueError: it is malformed.
+    """
+    host = urlsplit(f"//{request.headers.get('host', '')}")
+    _ = host.port  # raises if it is above 65535
+    return host
+
+
+def _cookie_of(host: SplitResult) -> str:
+    """Return the name of the cookie: a browser sends the cookies of all ports of a host."""
+    return f"hpq-dashboard-{host.port or 80}"
 
 
 def _progress(counts: Counts, text: str) -> str:

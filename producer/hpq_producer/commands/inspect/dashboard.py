@@ -7,19 +7,23 @@ import re
 import secrets
 import socket
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
 from hpq.access.session import Session, open_session
-from hpq.errors import Forbidden, UserError
+from hpq.errors import Forbidden, UserError, writing
 from hpq.extras import library
 from hpq.notice import print_message, warn
+from hpq.private_files import create_secret, is_exposed
 from hpq.redis.client import guard
+from hpq.shell import shell_hint
 from hpq_producer.actions import steer
 from hpq_producer.actions.by_name import carry_out
 
 _NO_OPTION = "read-only: started without --allow-actions"
+_TOKEN = re.compile(r"[A-Za-z0-9._-]{16,}")  # for a URL and a cookie
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
@@ -29,6 +33,14 @@ def dashboard(
     no_token: Annotated[
         bool, Option("--no-token", help="Serve the pages without a token in the address.")
     ] = False,
+    token_file: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="File with the token, so that links last; created if missing."
+            " Default: a new token at each start.",
+        ),
+    ] = None,
     allow_host: Annotated[
         str,
         Option(metavar="NAME", help="Host name by which a proxy in front serves the pages."),
@@ -48,10 +60,13 @@ def dashboard(
       hpq dashboard
       hpq dashboard --host 0.0.0.0
       hpq dashboard --allow-actions
+      hpq dashboard --token-file dashboard.token
       HPQ_PORT=9108 hpq dashboard
     """
     if allow_actions and no_token:
         raise UserError("--allow-actions needs the token; remove --no-token")
+    if token_file and no_token:
+        raise UserError("dashboard: use --token-file or --no-token, not both")
     if allow_host and not _HOST.fullmatch(allow_host):
         raise UserError(f"--allow-host {allow_host}: write the name alone, e.g. hpq.example.org")
     for name in ("starlette", "uvicorn", "jinja2", "plotly"):
@@ -60,6 +75,7 @@ def dashboard(
     from hpq_views.page.clicks import Actions  # noqa: PLC0415
     from hpq_views.page.dashboard import serve  # noqa: PLC0415
 
+    token = "" if no_token else _token(token_file)
     with open_session() as session, _listener(host, port) as listener:
         if metrics_port := session.settings.port:
             library("prometheus_client", "HPQ_PORT", "prometheus-client")
@@ -70,7 +86,6 @@ def dashboard(
         if allow_actions and refusal:
             warn(refusal.notice)
         actions = Actions(session, partial(carry_out, session), refusal)
-        token = "" if no_token else secrets.token_urlsafe(24)
         name = socket.gethostname() if host in ("0.0.0.0", "::") else host
         name = f"[{name}]" if ":" in name else name
         query = f"?token={token}" if token else ""
@@ -81,6 +96,31 @@ def dashboard(
         acts = "" if refusal else f", and change sweeps as {session.settings.user}"
         print_message(f"hpq: {who} can read every sweep{acts}; Ctrl-C ends it")
         serve(session, {host, allow_host.lower()} - {""}, listener, token, actions)
+
+
+def _token(file: Path | None) -> str:
+    """Return the token of a file, which is created if it is missing; without a file, a new token.
+
+    Raises:
+        UserError: the file cannot be read or written, others can read it, or it has no token.
+    """
+    if file is None:
+        return secrets.token_urlsafe(24)
+    with writing(file):
+        create_secret(file)
+    try:
+        with file.open("rb") as source:
+            exposed, text = is_exposed(source.fileno()), source.read().decode("ascii", "replace")
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}", code="file-unreadable") from None
+    if exposed:
+        remedy = f"run `chmod 600 {shell_hint([str(file)])}`"
+        text = f"{file}: other users can read this file, and a token is a secret; {remedy}"
+        raise UserError(text, code="token-exposed")
+    if not _TOKEN.fullmatch(text.strip()):
+        text = f"{file}: no token; write 16 or more of A-Z a-z 0-9 . _ -, or remove the file"
+        raise UserError(text)
+    return text.strip()
 
 
 def _refusal(session: Session) -> Forbidden | None:

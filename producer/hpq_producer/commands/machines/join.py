@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ from hpq.code.command import interpreter, printed_by
 from hpq.code.signing import fingerprint, key_of
 from hpq.errors import Forbidden, OutOfReach, UserError
 from hpq.notice import Notice, print_message, warn
-from hpq.private_files import private_file
+from hpq.private_files import is_exposed, private_file
 from hpq.redis.client import FIRST_S, check_server, connect
 from hpq.redis.credentials import is_local, redact
 from hpq.settings import Settings, read, variable
@@ -188,8 +187,7 @@ def _token(file: Path | None) -> str:
 
 def _refuse_exposed(fd: int, name: str, remedy: str) -> None:
     """Refuse a regular file that other users can read, as ssh refuses such a key."""
-    mode = os.fstat(fd).st_mode
-    if stat.S_ISREG(mode) and mode & 0o077:
+    if is_exposed(fd):
         text = f"{name}: other users can read this file, and a token is a secret; {remedy}"
         raise UserError(text, code="token-exposed")
 

@@ -1,5 +1,7 @@
 // The dashboard: polls for what changed.
 const LIVE = document.body.dataset.live; // the path that answers polls
+// The browser has the token as a cookie: a link that is copied from here has none.
+if (location.search) history.replaceState(null, '', location.pathname + location.hash);
 const clock = () => new Date().toLocaleTimeString();
 const updated = el('span'); // outside the live region, which would be read aloud each second
 $('#live').after(updated);
