@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+AMD = Path("/dev/kfd")  # of AMD's driver
+_MIG = re.compile(r"^\s+MIG .*\(UUID: (MIG-[^)]+)\)", re.MULTILINE)
 _DRIVER = re.compile(r"CUDA (?:UMD )?Version\s*: *([0-9]+\.[0-9]+)")
 _BUILD = re.compile(r"^cuda\b[^=\n]*= *'([0-9.]+)'", re.MULTILINE)
 
@@ -17,6 +20,28 @@ def gpu_names() -> tuple[str, ...]:
     """Return the GPUs that the driver shows, with the driver's version; empty if there is none."""
     text = _nvidia_smi("--query-gpu=name,driver_version", "--format=csv,noheader")
     return tuple(line.strip() for line in text.splitlines())
+
+
+@cache
+def gpu_ids() -> tuple[str, ...]:
+    """Return the devices of this machine, as CUDA_VISIBLE_DEVICES names them.
+
+    These are the slices of MIG if there are any, and the indexes of the GPUs if not: CUDA sees no
+    GPU that is sliced.
+    """
+    count = len(gpu_names())
+    slices = _MIG.findall(_nvidia_smi("-L")) if count else []
+    return tuple(slices) or tuple(map(str, range(count)))
+
+
+def on_cpu(environ: Mapping[str, str]) -> str:
+    """Return a line for a machine without a GPU, where trials use the CPU; "" if there is one.
+
+    CUDA_VISIBLE_DEVICES, also an empty one, says which GPUs are meant.
+    """
+    if "CUDA_VISIBLE_DEVICES" in environ or gpu_names() or AMD.exists():
+        return ""
+    return "device cpu: nvidia-smi shows no GPU here"
 
 
 def cuda_mismatch() -> str:

@@ -17,6 +17,7 @@ _COUNT = re.compile(r"^\d+ ")
 _UNSET = re.compile(r"failed quota: (\S+): must specify ([\w.,/-]+)")
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: ([^,]+), used: ([^,]+), limited: ([^,]+)")
 _MAX_LENGTH = 160
+_ID = re.compile(r" \[[a-z-]+\]$")  # of an error, as a worker logs it
 _BY_SIGNAL = 128  # a shell's exit code of a process killed by signal N is 128 + N
 
 Object = Mapping[str, Any]
@@ -196,5 +197,9 @@ def refusal(message: str) -> str:
 
 
 def _shorten(text: str) -> str:
+    """Return a text in one line of limited length, with the id at its end."""
     text = " ".join(text.split()).rstrip(": ")
-    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
+    tag = _ID.search(text)
+    after = tag[0] if tag else ""
+    text = text.removesuffix(after)
+    return (text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…") + after

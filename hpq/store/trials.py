@@ -147,9 +147,9 @@ class TrialStore:
             pipe.exists(self._keys.sweep(sid))
         return frozenset(sid for sid, found in zip(sids, pipe.execute(), strict=True) if found)
 
-    def count_refused_code(self) -> None:
-        """Count a refusal of code that is not signed, or not as signed."""
-        self._redis.hincrby(self._keys.counters, "code_refused", 1)
+    def count(self, what: str) -> None:
+        """Count what happened to a worker, such as `code_refused`, for metrics."""
+        self._redis.hincrby(self._keys.counters, what, 1)
 
     def keep_provenance(self, digest: str, record: str) -> None:
         """Write the record of what a worker's attempts run on (JSON), under its digest."""

@@ -11,10 +11,17 @@ import argparse
 import logging
 import os
 import sys
+from contextlib import closing, suppress
+
+from redis.exceptions import RedisError
 
 from hpq import process as hpq_process
 from hpq.errors import HpqError, UserError
+from hpq.redis.client import connect
 from hpq.settings import Settings, read, unknown_settings
+from hpq.store.keys import Keys
+from hpq.store.scripts import StoreContext
+from hpq.store.trials import TrialStore
 from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget
 from hpq_worker.health.endpoint import Endpoint, pages
 from hpq_worker.health.health import Health
@@ -28,7 +35,12 @@ _WHO = "hpq worker"
 
 def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
     gpus = devices.visible(os.environ)
-    if note := devices.check(gpus, os.environ, settings.pod_gpus):
+    try:
+        note = devices.check(gpus, os.environ, settings.pod_gpus)
+    except UserError:
+        _count_for_alert(settings)
+        raise
+    if note:
         log.warning("%s", note)
     found = devices.slots(gpus, settings.gpus_per_trial, settings.trials_per_gpu)
     if line := devices.idle(gpus, settings.gpus_per_trial):
@@ -37,6 +49,15 @@ def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
         return found if gpus else found * on_cpu
     # More workers than slots share the slots' devices in turn.
     return [found[i % len(found)] for i in range(workers)]
+
+
+def _count_for_alert(settings: Settings) -> None:
+    """Count a worker without its GPUs, which ends before it has a record in Redis."""
+    with (
+        suppress(RedisError),
+        closing(connect(settings.redis_url, retries=0, timeout_s=3.0)) as redis,
+    ):
+        TrialStore(StoreContext.open(redis, Keys(settings.prefix))).count("gpu_missing")
 
 
 def _health(settings: Settings, slots: int) -> Health | None:

@@ -118,10 +118,8 @@ def _workers(api: KubernetesApi, cluster: ClusterStatus) -> Iterator[Finding]:
             counts = f"{trials_of(one.wanted, 'pod')} wanted, {one.ready} ready"
             yield good("pods", f"Deployment {one.name} (queue {one.queue}): {counts}")
         for why in explain_pods(cluster, one.queue):
-            if why.code == "pods-starting":
-                yield note(why.code, why.text)
-            elif why.code != "scaled-to-0":
-                yield wrong(why.code, why.text)
+            is_well = why.code in ("pods-starting", "scaled-to-0")
+            yield note(why.code, why.text) if is_well else wrong(why.code, why.text)
         if name := scaled_by.get(one.name):
             yield good("autoscaled", f"{name} sets the number of pods of {one.name}")
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from hpq import datasets
 from hpq.access.home_files import bytes_of
-from hpq.access.session import Server, Session, open_session
+from hpq.access.session import Session, open_session
 from hpq.code.command import interpreter, is_own
 from hpq.code.signing import fingerprint, key_of, verifying_key
 from hpq.domain.status import Worker
@@ -57,11 +57,10 @@ class Finding:
 good, note, poor, wrong = (partial(Finding, level) for level in ("good", "note", "poor", "wrong"))
 
 
-def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Finding]:
+def checkup(settings: Settings, *, in_cluster: bool = False) -> list[Finding]:
     """Run all checks; a check that fails with an error is a finding, too.
 
-    `in_cluster` is `kubectl` with the cluster of Redis; then the checks of this machine's workers
-    are skipped.
+    `in_cluster`: other checks are of the cluster of Redis, and those of this machine are skipped.
     """
     found: list[Finding] = []
     try:
@@ -69,10 +68,10 @@ def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Findin
             found += _check_redis(session, in_cluster)
     except HpqError as error:
         found.append(Finding.of(error))
-    return found + (list(_check_machine(settings)) if in_cluster is None else [])
+    return found + (list(_check_machine(settings)) if not in_cluster else [])
 
 
-def _check_redis(session: Session, in_cluster: str | None) -> Iterator[Finding]:
+def _check_redis(session: Session, in_cluster: bool) -> Iterator[Finding]:
     yield good("redis-answers", f"{redact(session.url)} answers: Redis {session.version}")
     yield from _server(session)
     yield from _workers(session, in_cluster)
@@ -142,15 +141,14 @@ def _users(session: Session, config: str) -> Iterator[Finding]:
     )
 
 
-def _workers(session: Session, in_cluster: str | None) -> Iterator[Finding]:
+def _workers(session: Session, in_cluster: bool) -> Iterator[Finding]:
     workers = session.reader.workers.live()
-    reasons = why_no_pod_runs(session, workers) if in_cluster is None else []
+    reasons = why_no_pod_runs(session, workers) if not in_cluster else []
     for reason in reasons:
         yield poor(reason.code, reason.text)
     if not workers and not reasons:
-        remedy = how_to_start(session.server, kubectl=session.kubectl)
-        if in_cluster is not None:  # the checks of the cluster report why pods do not start
-            remedy = how_to_start(Server.CLUSTER, kubectl=in_cluster)
+        # The checks of the cluster report why pods do not run, and what to do.
+        remedy = "" if in_cluster else how_to_start(session.server, kubectl=session.kubectl)
         yield note("no-worker", "no worker is running", remedy)
     yield from _stores(workers)
     for notice in explain_disks(workers):

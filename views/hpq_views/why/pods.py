@@ -15,6 +15,7 @@ from hpq.access.connection_record import deployment_name, kubectl_command, scale
 from hpq.access.session import Session
 from hpq.domain.status import Worker
 from hpq.domain.sweep import DEFAULT_QUEUE
+from hpq.error_codes import Code
 from hpq.errors import HpqError
 from hpq.kubernetes.api import KubernetesApi
 from hpq.kubernetes.objects import Deployment, Pod
@@ -24,6 +25,7 @@ from hpq_views.text.text import clean
 
 INTERVAL_S = 10.0
 _TIMEOUT_S = 2.0  # of one request: a live view waits for it
+_NO_GPU = " [no-gpu]"  # as the log of a worker ends that lacks its GPUs
 
 # A part of a reason, and what to do about it.
 _REMEDIES = {
@@ -133,9 +135,9 @@ def explain_pods(cluster: ClusterStatus, queue: str) -> list[Notice]:
             causes.setdefault(pod.reason, []).append(pod)
     for reason, alike in causes.items():
         remedy = f"{remedy_of(reason)}{_look_at(alike[0], kubectl)}"
-        found.append(
-            Notice("pod-trouble", f"{lead}: {_describe(alike)}: {clean(reason)}; {remedy}")
-        )
+        code: Code = "no-gpu" if reason.endswith(_NO_GPU) else "pod-trouble"
+        why = clean(reason.removesuffix(_NO_GPU))
+        found.append(Notice(code, f"{lead}: {_describe(alike)}: {why}; {remedy}"))
     if found:
         return found
     starting = [pod for pod in pods if not pod.is_ready]

@@ -211,7 +211,7 @@ class ClaimLoop:
         self._release(claim, Reason.REFUSED)
         if reason.code in DISTRUST:
             with suppress(RedisError):
-                self._store.count_refused_code()
+                self._store.count("code_refused")
         return False
 
     def _fail(self, claim: Claim, sweep: RunnableSweep, failure: Failure) -> bool:

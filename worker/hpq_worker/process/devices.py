@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from hpq.errors import SettingsError, UserError
-from hpq.gpus import gpu_names
+from hpq.gpus import AMD, gpu_ids, gpu_names
 from hpq.notice import plural
-
-AMD = Path("/dev/kfd")  # of AMD's driver
 
 
 def visible(environ: Mapping[str, str]) -> list[str]:
     """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     names = environ.get("CUDA_VISIBLE_DEVICES")
     if names is None:
-        return [str(i) for i in range(len(gpu_names()))]
+        return list(gpu_ids())
     return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
 
 
@@ -35,9 +32,9 @@ def check(gpus: Sequence[str], environ: Mapping[str, str], pod_gpus: str) -> str
         return ""
     resource, _, number = pod_gpus.partition("=")
     if resource.startswith("nvidia.com/"):
-        if len(gpus) < int(number):
+        if len(gpus) < _least(environ):
             text = f"the pod was given {number} {resource}, but nvidia-smi shows {len(gpus)}"
-            remedy = "the queue may need `pod: {runtimeClassName: nvidia}` in the cluster file"
+            remedy = "its queue may need `pod: {runtimeClassName: nvidia}`"
             raise UserError(f"{text}; {remedy}", code="no-gpu")
     elif resource == "amd.com/gpu":
         if not AMD.exists():
@@ -49,6 +46,16 @@ def check(gpus: Sequence[str], environ: Mapping[str, str], pod_gpus: str) -> str
         text = "HPQ_GPUS_PER_TRIAL is set, but nvidia-smi shows no GPU"
         raise UserError(f"{text}; unset it, or set CUDA_VISIBLE_DEVICES= for CPUs", code="no-gpu")
     return ""
+
+
+def _least(environ: Mapping[str, str]) -> int:
+    """Return how many devices a pod that was given NVIDIA's must see.
+
+    The number of the resource does not say: two shares of a GPU are one device. The device plugin
+    names whole GPUs, if the runtime reads their names from the environment.
+    """
+    names = environ.get("NVIDIA_VISIBLE_DEVICES", "").split(",")
+    return max(1, len({name for name in names if name.startswith("GPU-")}))
 
 
 def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]:

@@ -18,7 +18,6 @@ from hpq.domain.trial import Json
 from hpq.error_codes import ExitCode
 from hpq.errors import HpqError
 from hpq.kubernetes.api import KubernetesApi
-from hpq.kubernetes.redis_access import kubectl_of
 from hpq.settings import ABOUT, Settings, describe, read, variable
 from hpq_ops.doctor.cluster import cluster_checkup, keys_agree
 from hpq_ops.doctor.local import Finding, checkup, note
@@ -83,7 +82,7 @@ def _of_cluster(context: str | None, namespace: str | None) -> list[Finding]:
         ours = fingerprint(key_of(settings, make=False))
         agrees = keys_agree(ours, connection.environ().get("HPQ_CODE_KEY", ""))
         found += [agrees] if agrees else []
-    return found + checkup(settings, in_cluster=kubectl_of(api))
+    return found + checkup(settings, in_cluster=True)
 
 
 def show_settings(output: Format) -> None:

@@ -18,6 +18,7 @@ from hpq.domain import durations
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import HpqError, SettingsError, UserError
 from hpq.filestore.stores import location
+from hpq.gpus import on_cpu
 from hpq.notice import print_message
 from hpq.private_server.attach_or_start import attach
 from hpq.redis.credentials import redact
@@ -85,8 +86,11 @@ def start(
         {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}, sweep
     )
     words = [sys.executable, "-P", "-m", "hpq_worker", *options]
-    if not read(env).in_pod:
-        _describe(read(env), place)
+    settings = read(env)
+    if not settings.in_pod:
+        _describe(settings, place)
+        if settings.log_format != "json" and (line := on_cpu(env)):
+            print_message(line)
     os.execve(sys.executable, words, env)
 
 
