@@ -37,9 +37,9 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
         _command_alone(data, out)
     elif trainer is None and program is None:
         built_in = ", ".join(BUILT_IN)
-        out.add_missing(
-            (), f"no code to run; write program: train.py, or trainer: one of {built_in}"
-        )
+        what = "no code to run; write program: train.py, or trainer: one of"
+        function = "function, if a script calls wandb.agent(id, function=f)"
+        out.add_missing((), f"{what} {built_in}; or trainer: {function}")
 
 
 def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:

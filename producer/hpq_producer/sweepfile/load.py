@@ -34,7 +34,7 @@ from hpq.yamlfile.document import (
     read,
     resolve,
 )
-from hpq.yamlfile.problems import Problems, SourceMap, printable, shown
+from hpq.yamlfile.problems import Problems, SourceMap, nearest, printable, shown
 from hpq.yamlfile.strict_model import check
 from hpq.yamlfile.yaml_reader import Document
 from hpq_producer.sweepfile import compatibility, conditions, parameters
@@ -83,6 +83,8 @@ def load(
     if isinstance(root, list) and not {"program", "command"} & data.keys():
         data.setdefault("trainer", _LIST_TRAINER)
     out = Problems(top.source_map)
+    if not isinstance(root, list):
+        _drop_unknown(data, out)
     keys = check(CommonKeys if isinstance(root, list) else SweepFile, data, (), out)
     _check_together(data, keys, out)
     built_in = None if "program" in data else BUILT_IN.get(str(data.get("trainer")))
@@ -117,6 +119,18 @@ def load(
     check_count(spec, limit, out)
     out.raise_errors()
     return replace(spec, warnings=out.sorted_warnings())
+
+
+def _drop_unknown(data: dict[str, Json], out: Problems) -> None:
+    """Drop the top-level keys that W&B ignores, with a warning each.
+
+    A key like a known one stays, as does a flag's: `check` reports them.
+    """
+    for key in [*data]:
+        is_known = key in SweepFile.model_fields or key in SweepFile.rejected
+        if not (is_known or (key,) in out.source_map.flags or nearest(key, SweepFile.model_fields)):
+            out.warn((key,), "unknown key, ignored, as by W&B; remove it", code="key-ignored")
+            del data[key]
 
 
 def _parse(path: Path, text: str) -> Document:

@@ -59,6 +59,7 @@ from hpq_producer.sweepfile.key_types import (
     Stall,
     Variable,
 )
+from hpq_producer.sweepfile.rejected_keys import REJECTED
 
 SCHEMA_FILE = Path(__file__).with_name("sweep.schema.json")  # `make reference` writes it
 Method = Literal["grid", "random", "bayes"]
@@ -203,26 +204,10 @@ Parameters = Annotated[
 PartialSet = NotEmpty[dict[str, Range | NotEmpty[list[Any]] | str | Number | bool | None]]
 
 
-_NOT_SUPPORTED: dict[str, tuple[Code, str]] = {
-    key: ("unsupported-key", f"not supported: {why}")
-    for key, why in {
-        "scheduler": "W&B's schedulers; write method: bayes, and the engine as sampler: tpe",
-        "job": "hpq runs no W&B Launch jobs; write program or trainer",
-        "image_uri": "the worker's deployment chooses the image; remove it",
-        "tags": "tags are not part of a sweep's definition; hpq enqueue FILE --tag WORD",
-        "notify": "the URL is a secret; set HPQ_NOTIFY for workers",
-    }.items()
-}
-_NOT_OF_A_LIST: dict[str, tuple[Code, str]] = dict.fromkeys(
-    ("method", "parameters", "order", "when", "exclude", "derive", "require", "zip", "points"),
-    ("conflicting-keys", "excludes a list of entries; remove it"),
-)
-
-
 class CommonKeys(Keys):
     """The keys of every sweep file; a list of trials, its own search space, has no others."""
 
-    rejected: ClassVar[Mapping[str, tuple[Code, str]]] = _NOT_SUPPORTED | _NOT_OF_A_LIST
+    rejected: ClassVar[Mapping[str, tuple[Code, str]]] = REJECTED
     program: Text = Field("", description="Script that a trial runs, e.g. train.py.")
     command: tuple[Word, ...] = Field(
         (),

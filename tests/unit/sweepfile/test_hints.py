@@ -54,6 +54,30 @@ def test_a_misspelled_key_is_not_missing_as_well(tmp_path: Path) -> None:
     assert "'method'" in found[0].text and "'parameters'" in found[1].text
 
 
+@pytest.mark.parametrize(
+    ("key", "way"),
+    [
+        ("gpus", "HPQ_GPUS_PER_TRIAL"), ("env", "pass_env"), ("time_limit", "timeout"),
+        ("pruner", "early_terminate"), ("count", "run_cap"), ("runcap", "run_cap"),
+        ("metod", "method"), ("job", "not supported"),
+    ],
+)  # fmt: skip
+def test_a_word_for_what_hpq_has_is_refused_with_the_way(
+    tmp_path: Path, key: str, way: str
+) -> None:
+    (one,) = refused_file(tmp_path, f"{HEAD}{key}: 1\n").notices
+    assert one.code in ("unknown-key", "unsupported-key") and way in one.text
+
+
+def test_a_key_that_no_one_knows_is_ignored_with_a_warning_as_by_wandb(tmp_path: Path) -> None:
+    plain = spec_of(tmp_path, HEAD)
+    found = spec_of(tmp_path, HEAD + "my_defaults: {lr: 3}\nnotes: x\n.anchor: &a 1\n")
+    assert [one.code for one in found.warnings] == ["key-ignored"] * 3
+    assert (found.source, found.keys) == (plain.source, plain.keys)
+    assert not plain.warnings
+    assert "unknown-key" in str(refused_file(tmp_path, HEAD, overrides={"notes": "x"}).notices)
+
+
 def test_a_flag_that_names_a_parameter_is_told_its_whole_name(tmp_path: Path) -> None:
     error = refused_file(tmp_path, HEAD, overrides={"lr": "3"})
     assert "--set parameters.lr.value=3" in str(error)

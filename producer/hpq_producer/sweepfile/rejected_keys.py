@@ -1,0 +1,38 @@
+"""Keys at the top of a sweep file that are refused in words of their own.
+
+W&B ignores any other key that it does not know, and so does hpq, with a warning (load.py).
+"""
+
+from __future__ import annotations
+
+from hpq.error_codes import Code
+
+_NOT_SUPPORTED: dict[str, tuple[Code, str]] = {
+    key: ("unsupported-key", f"not supported: {why}")
+    for key, why in {
+        "scheduler": "W&B's schedulers; write method: bayes, and the engine as sampler: tpe",
+        "job": "hpq runs no W&B Launch jobs; write program or trainer",
+        "image_uri": "the worker's deployment chooses the image; remove it",
+        "tags": "tags are not part of a sweep's definition; hpq enqueue FILE --tag WORD",
+        "notify": "the URL is a secret; set HPQ_NOTIFY for workers",
+    }.items()
+}
+# Words of other tools, and hpq's own. W&B would ignore them, and the user means them.
+_IN_OTHER_WORDS: dict[str, tuple[Code, str]] = {
+    word: ("unknown-key", f"unknown key; {way}")
+    for words, way in {
+        "gpus gpu num_gpus": "the worker decides: HPQ_GPUS_PER_TRIAL=N hpq worker",
+        "workers num_workers": "the worker decides: hpq worker --workers N",
+        "env environment": "trials have the worker's variables; write pass_env: [NAME] for pods",
+        "time_limit max_time": "write timeout: 2h",
+        "pruner early_stopping": "write early_terminate: {type: hyperband, min_iter: 3}",
+        "count n_trials num_trials max_trials": "write run_cap: N",
+        "n_jobs concurrency": "write max_parallel: N",
+    }.items()
+    for word in words.split()
+}
+_NOT_OF_A_LIST: dict[str, tuple[Code, str]] = dict.fromkeys(
+    ("method", "parameters", "order", "when", "exclude", "derive", "require", "zip", "points"),
+    ("conflicting-keys", "excludes a list of entries; remove it"),
+)
+REJECTED = {**_NOT_SUPPORTED, **_IN_OTHER_WORDS, **_NOT_OF_A_LIST}
