@@ -83,7 +83,7 @@ class _Worker:
     message {"over": error or "", "again": whether another worker may run the next attempt}.
     """
 
-    def __init__(self, sweep: str, count: int, stops_sweep: bool) -> None:
+    def __init__(self, sweep: str, count: int) -> None:
         self._commands, commands = os.pipe()
         answers, self._answers = os.pipe()
         output, self._output = os.pipe()
@@ -93,7 +93,6 @@ class _Worker:
             "answers": answers,
             "output": output,
             "count": count,
-            "stops_sweep": stops_sweep,
         }
         python = os.environ.get(PYTHON) or sys.executable
         words = [python, "-P", "-m", "hpq_producer.function_worker", sweep]
@@ -186,13 +185,11 @@ def serve(
     call: Callable[[Attempt], int],
     count: int | None = None,
     *,
-    stops_sweep: bool = False,
     goes_on: Callable[[bool], bool] = lambda failed: True,
 ) -> None:
     """Call a function for each trial; it returns an exit status.
 
-    `goes_on(failed)` decides after each whether to continue. With `stops_sweep`, a sweep without a
-    limit of its own is stopped after `count` trials.
+    `goes_on(failed)` decides after each whether to continue.
 
     Raises:
         AgentError: the sweep cannot run here, is held, or a trial exceeded its time limit.
@@ -205,7 +202,7 @@ def serve(
     folder = tempfile.mkdtemp(prefix="hpq-agent-")
     try:
         while last.get("again") and (left or not count):
-            worker = _Worker(sweep, left, stops_sweep)
+            worker = _Worker(sweep, left)
             try:
                 while (run := worker.next_run()) is not None:
                     left -= bool(left)

@@ -131,11 +131,13 @@ def test_a_tutorials_script_enqueues_its_sweep_and_runs_the_trials_in_its_own_pr
     ]  # fmt: skip
 
 
-def test_the_count_ends_an_open_ended_sweep_that_the_script_has_made(lab) -> None:
+def test_an_open_ended_sweep_of_the_script_ends_with_the_script_after_all_its_agents(lab) -> None:
     run(lab, """
         space |= {"method": "random", "parameters": {"lr": {"min": 0.001, "max": 0.1},
                                                      "epochs": {"value": 1}}}
-        wandb.agent(wandb.sweep(space), train, count=4)
+        sid = wandb.sweep(space)
+        for _ in range(2): wandb.agent(sid, train, count=1)
+        wandb.agent(sid, train, count=2)
     """)  # fmt: skip
     sid = sweep_of(lab)
     lab.wait_over(sid)
@@ -438,8 +440,7 @@ def test_only_the_machine_that_enqueued_runs_the_function(lab) -> None:
     lab.worker(1, "--sweep", sid, **key)
     lab.wait_until(lambda: "wrong-place" in ids(lab.log()), "the refusal of a worker")
     lab.wait_until(lambda: states(lab, sid) == ["queued"] * 3, "that it returns the trial")
-    own = lab.enqueue("program: p.py\nmethod: grid\nparameters: {x: {values: [1]}}\n"
-                      if lab.write("p.py", "") else "")  # fmt: skip
+    own = lab.enqueue("trainer: digits\nmethod: grid\nparameters: {seed: {values: [1]}}\n")
     script = Script(lab, f"wandb.agent({own!r}, train)", {})
     script.ends(1)
     assert "wrong-place" in ids(script.err.strip())
@@ -451,14 +452,14 @@ def test_an_unknown_sweep_a_bad_configuration_and_a_missing_function_are_errors(
             try: call()
             except Exception as error: print(type(error).__name__, error)
         tried(lambda: wandb.agent("none-12345", train))
-        tried(lambda: wandb.agent("none-12345"))
+        tried(lambda: wandb.agent("none-12346"))
         tried(lambda: wandb.agent("none-12345", 3))
         tried(lambda: wandb.sweep({**space, "metod": 1}))
         tried(lambda: wandb.sweep({**space, "parameters": {"x": {"value": object()}}}))
     """)  # fmt: skip
     kinds = [line.partition(" ")[0] for line in said if "Error" in line.partition(" ")[0]]
     assert kinds == ["UsageError", "UsageError", "TypeError", "UsageError", "TypeError"], said
-    assert "sweep-not-found" in ids(said[0]) and "hpq worker --sweep none-12345" in said[1]
+    assert "sweep-not-found" in ids(said[0]) and "none-12346" in said[1]
     assert "metod" in "".join(said) and "/tmp" not in "".join(said)
     assert lab.reader.sweeps.ids() == []
 
@@ -479,17 +480,37 @@ def test_a_dictionary_with_a_program_calls_the_function_of_a_script_that_has_one
         lab.ok("rm", sid, "--yes")
 
 
-def test_a_program_without_a_function_is_for_workers_and_a_hidden_agent_is_refused(lab) -> None:
-    lab.write("p.py", "")
-    text = 'space["program"] = "p.py"\nsid = wandb.sweep(space)\n'
-    run(lab, text + "wandb.run and wandb.agent(sid)")
-    sid = sweep_of(lab)
-    assert lab.reader.sweeps.get(sid).launch.program == "p.py"
-    lab.ok("rm", sid, "--yes")
-    script = Script(lab, text + 'getattr(wandb, "agent")(sid, train)', {})
+def test_an_agent_calls_its_function_for_a_program_and_runs_that_without_one(
+    lab,
+) -> None:
+    lab.write("p.py", "import wandb\nrun = wandb.init()\nrun.log({'val_acc': -run.config.lr})\n")
+    lab.write("s.yaml", """
+        program: p.py
+        method: grid
+        metric: {name: val_acc, goal: maximize}
+        parameters: {lr: {values: [0.1, 0.2, 0.3]}, epochs: {value: 1}}
+    """)  # fmt: skip
+    sid = lab.ok("enqueue", "s.yaml").strip()
+    run(lab, f"""
+        wandb.agent({sid!r}, train, count=1)
+        wandb.agent("me/demo/{sid}", count=1)
+    """)  # fmt: skip
+    assert [t.objective for t in lab.reader.trials.all(sid)] == [0.9, -0.2, None]
+    assert states(lab, sid) == ["finished", "finished", "queued"]
+    lab.ok("rm", sid, "--force", "--yes")
+    run(lab, """
+        space |= {"program": "p.py", "parameters": {"lr": {"values": [0.4, 0.5]}}}
+        wandb.agent(wandb.sweep(space))
+    """)  # fmt: skip
+    mine = sweep_of(lab)
+    assert [t.objective for t in lab.reader.trials.all(mine)] == [-0.4, -0.5]
+    assert lab.reader.sweeps.get(mine).launch.program == "p.py"
+
+
+def test_an_agent_without_a_function_needs_a_program(lab) -> None:
+    script = Script(lab, "wandb.agent(wandb.sweep(space))", {})
     script.ends(1)
-    assert "is deleted" in script.err and "`program`" in script.err
-    assert not lab.reader.sweeps.ids(), "no worker may run it"
+    assert "has no program" in script.err
 
 
 def test_a_second_agent_in_the_same_process_is_refused(lab) -> None:

@@ -37,7 +37,7 @@ def test_a_process_gets_its_whole_configuration_and_no_secret_on_its_command_lin
         secrets={"HPQ_CODE_KEY": "hidden \udcff"},
         exit_report=answer,
         run_budget=(7, 8),
-        caller=CallerConfig(commands=3, answers=4, output=5, count=2, stops_sweep=True),
+        caller=CallerConfig(commands=3, answers=4, output=5, count=2),
     )
     path = os.pathsep.join([str(tmp_path), *sys.path])
     process = start("echoes", {**os.environ, "PYTHONPATH": path}, config, (answer,))
@@ -46,7 +46,7 @@ def test_a_process_gets_its_whole_configuration_and_no_secret_on_its_command_lin
         found, left, words, environ = json.loads(file.read())
     assert process.wait() == 0
     assert found["secrets"] == {"HPQ_CODE_KEY": "hidden \udcff"} and "HPQ_CODE_KEY" not in environ
-    assert found["caller"]["count"] == 2 and found["caller"]["stops_sweep"] is True
+    assert found["caller"]["count"] == 2
     assert found["run_budget"] == [7, 8]
     assert left == "" and words == []  # neither training code nor ps reads it again
 

@@ -8,6 +8,7 @@ import inspect
 import json
 import math
 import operator
+import random
 import shutil
 import subprocess
 import sys
@@ -46,11 +47,89 @@ def test_it_has_every_public_name_and_takes_every_parameter(wandb: ModuleType) -
         assert inside == [n for n in wanted if n in inside], f"{name}: another order"
 
 
-@pytest.mark.parametrize("name", ["fastai", "integration.gym", "apis", "sdk.data_types"])
+@pytest.mark.parametrize("name", ["fastai", "integration.gym", "apis.reports", "sdk.internal"])
 def test_a_module_that_the_stand_in_lacks_names_the_stand_in(wandb: ModuleType, name: str) -> None:
     with pytest.raises(ModuleNotFoundError, match=f"wandb.{name}: .*wandb: real.*wandb-missing"):
         importlib.import_module(f"wandb.{name}")
     assert not hasattr(wandb, name.partition(".")[0]) or "." in name
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("apis", "Api public"),
+        ("apis.public", "Api Run Sweep"),
+        ("apis.public.runs", "Run"),
+        ("errors.errors", "CommError UsageError"),
+        ("errors.term", "termerror termlog termsetup termwarn"),
+        ("helper", "parse_config"),
+        ("sdk.data_types", "Image Table"),
+        ("sdk.data_types.image", "Image"),
+        ("sdk.data_types.base_types.media", "Media"),
+        ("sdk.lib.disabled", "RunDisabled SummaryDisabled"),
+        ("sdk.lib.runid", "generate_fast_id generate_id"),
+        ("sdk.wandb_init", "init"),
+        ("util", "generate_id"),
+    ],
+)
+def test_modules_of_the_package_have_the_names_that_scripts_import(
+    wandb: ModuleType, module: str, names: str
+) -> None:
+    exec(f"from wandb.{module} import {names.replace(' ', ', ')}\nimport wandb.{module} as m", {})
+    found = importlib.import_module(f"wandb.{module}")
+    assert all(getattr(found, name) for name in names.split())
+
+
+def test_what_is_about_an_account_goes_on_and_says_so_once(
+    wandb: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        assert wandb.api.api_key and wandb.api.viewer()["entity"] == wandb.api.default_entity
+        wandb.ensure_configured()
+        assert wandb.sdk.lib.RunDisabled().anything is None
+    assert capsys.readouterr().err.count("no accounts") == 3
+    with pytest.raises(AttributeError, match="wandb-missing"):
+        wandb.api.upsert_run  # noqa: B018
+
+
+def test_two_processes_with_one_seed_have_different_run_ids(wandb: ModuleType) -> None:
+    found = set()
+    for _ in range(2):
+        random.seed(0)
+        found.add(wandb.util.generate_id())
+    assert len(found) == 2
+
+
+WORDS = """
+init(mode="xyz") init(mode="dryrun") init(resume="sometimes") init(resume="allow")
+init(reinit="sometimes") Settings(mode="x") Settings(mode="shared")
+save("f",policy="sometimes") save("f",policy=None) save("f",policy="end") save("f",base_path="/usr")
+define_metric("") define_metric("a*b") define_metric("a*") define_metric("a",summary="bogus")
+alert("a","b",level="BAD") alert("a","b",level="WARN") alert("a","b",level=wandb.AlertLevel.INFO)
+watch([],log="bogus") watch([],log="all")
+Artifact("a","t").add_file("f",policy="bogus") Artifact("a","t").add_file("f",policy="immutable")
+Artifact("a","t").add_dir(".",policy="bogus") Artifact("a","t").add_file("none")
+"""
+
+
+def test_words_that_the_package_refuses_are_refused(
+    wandb: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package 0.31 raises a ValueError, or its own Error, for these and no others."""
+    wandb.init()
+    Path("f").write_text("1")
+    refused = []
+    for call in WORDS.split():
+        try:
+            eval(f"wandb.{call}", {"wandb": wandb})
+        except (ValueError, wandb.Error):
+            refused.append(call)
+    right = ("dryrun", "allow", "shared", "end", '"a*"', "WARN", "INFO", "all", "immutable")
+    assert refused == [c for c in WORDS.split() if not any(w in c for w in right)]
+    wandb.finish()
+    monkeypatch.setenv("WANDB_MODE", "foo")
+    with pytest.raises(ValueError, match="foo"):
+        wandb.init()
 
 
 def test_charts_of_sklearn_do_nothing_and_say_so_once(

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from hpq.code.command import argv, interpreter
 from hpq.domain.attempt import Outcome
 from hpq.domain.retry_policy import retry_rule
-from hpq.domain.sweep import Launch, RunnableSweep
+from hpq.domain.sweep import FUNCTION, Launch, RunnableSweep, Wandb
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.notice import plural, tagged
@@ -67,6 +67,9 @@ class AttemptRunner:
         """
         if full := full_disk(*self._disks):
             raise OSError(full)
+        if self._parts.caller is not None:  # it calls a function in place of a program, too
+            function = Launch(trainer=FUNCTION, wandb=Wandb.STAND_IN)
+            sweep = replace(sweep, launch=function)
         kind, is_over = self._parts.terminal or ReportBuffer, False
         reports = kind(sweep.metric, sweep.further_metrics)
         if self._settings.log_trials and self._parts.terminal is None:

@@ -66,6 +66,8 @@ class TrustPolicy:
             return Notice("wrong-place", wrong)
         if untrusted := self.untrusted(sweep):
             return untrusted
+        if self._has_caller:  # its function runs, also in place of a program
+            return None
         if is_built_in(launch):
             return _cannot_import_trainers()
         if launch.bundled:
@@ -132,7 +134,7 @@ class TrustPolicy:
         """Return why a function, or another launch, cannot run in this process; "" if it can."""
         if launch.is_function and not self._has_caller:
             return "its trials run in the process that calls hpq.agent or wandb.agent; start that"
-        if self._has_caller and not launch.is_function:
+        if self._has_caller and not (launch.is_function or launch.program or launch.command):
             return f"it runs {launch.what}, not a function; start `hpq worker --sweep` for it"
         if launch.is_function and not is_of_home(launch, self._settings.home):
             return "its function runs on the machine that enqueued it alone; call the agent there"

@@ -19,7 +19,6 @@ from hpq.errors import HpqError, UserError
 from hpq.redis import tls
 from hpq.redis.client import check_server, connect, explain
 from hpq.settings import Settings, read
-from hpq.store.control import SweepControl
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
@@ -213,18 +212,11 @@ def _check_sweep(parts: WorkerParts) -> None:
 
 
 def _leave(parts: WorkerParts, reader: StoreReader, run_limit: RunLimit) -> ExitCode:
-    """Return the exit code of the worker, and tell its caller why it ends.
-
-    After the caller's last trial, its open-ended sweep is stopped.
-    """
-    caller, settings = parts.caller, parts.settings
+    """Return the exit code of the worker, and tell its caller why it ends."""
+    caller = parts.caller
     if caller is None or caller.has_left or parts.signals.is_stopping:
         return run_limit.exit_code
-    sweep = reader.sweeps.get(settings.sweep)
-    if caller.stops_sweep and run_limit.is_used_up and sweep.counts.is_open_ended:
-        agents = [w for w in reader.workers.live(sweep.queue) if w.is_for(sweep.id)]
-        if len(agents) <= 1:  # this worker
-            SweepControl(_context(settings)).stop(sweep.id)
+    sweep = reader.sweeps.get(parts.settings.sweep)
     caller.tell_over(f"sweep {sweep.id} is held: {sweep.why_held}" if sweep.held else "")
     return ExitCode.DONE
 

@@ -25,7 +25,6 @@ class CallerConfig:
     answers: int
     output: int
     count: int = 0  # claim at most N trials; 0: no limit
-    stops_sweep: bool = False  # end an open-ended sweep after them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,6 @@ _CALLER = records.Record(
     answers=records.whole,
     output=records.whole,
     count=records.whole,
-    stops_sweep=records.flag,
 )
 WORKER = records.Record(
     WorkerConfig,

@@ -41,7 +41,6 @@ class Caller:
         self.answers = config.answers
         self.output = config.output
         self.count = config.count
-        self.stops_sweep = config.stops_sweep
         self.lines = CallerLines()
         self.pid = os.getppid()
         self._commands = config.commands

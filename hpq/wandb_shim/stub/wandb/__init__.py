@@ -17,9 +17,11 @@ from types import ModuleType
 from . import errors, sdk
 from ._api import (
     METHODS,
+    AccountApi,
     PreInit,
     agent,
     controller,
+    ensure_configured,
     finish,
     init,
     login,
@@ -58,17 +60,28 @@ __version__ = "0.31.0+hpq"
 # W&B's modules without a file here: `import wandb.NAME` gives the module on the right, which has
 # what scripts and libraries import from it. A class keeps one home, so pickles of it load anywhere.
 _ALIASES = {
+    "apis": "sdk",
+    "apis.public": "_public_api",
     "catboost": "integration.catboost",
     "data_types": "_media",
     "env": "sdk",
+    "errors.errors": "errors",
+    "errors.term": "_api",
+    "helper": "sdk",
     "keras": "integration.keras",
     "lightgbm": "integration.lightgbm",
     "plot": "_charts",
     "sb3": "integration.sb3",
     "sdk.artifacts": "_files",
+    "sdk.data_types": "_media",
     "sdk.lib": "sdk",
     "sdk.lib.config_util": "errors",
+    "sdk.lib.disabled": "sdk",
+    "sdk.lib.runid": "sdk",
     "sdk.wandb_config": "_config",
+    "sdk.wandb_helper": "sdk",
+    "sdk.wandb_init": "_api",
+    "sdk.wandb_login": "_api",
     "sdk.wandb_run": "_run",
     "sdk.wandb_settings": "_config",
     "sdk.wandb_summary": "_summary",
@@ -79,7 +92,8 @@ _ALIASES = {
     "wandb_sdk": "sdk",
     "xgboost": "integration.xgboost",
 }
-_HOMES = {f"{__name__}.{alias}": f"{__name__}.{home}" for alias, home in _ALIASES.items()}
+# Modules whose submodules have the same home: `wandb.sdk.data_types.image` is `_media`.
+_WITH_PARTS = ("apis.public", "sdk.data_types")
 
 
 class _AliasImporter(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -88,21 +102,32 @@ class _AliasImporter(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname in _HOMES:
+        package, _, inner = fullname.partition(".")
+        if package != __name__ or not inner:
+            return None
+        if _home(inner):
             return ModuleSpec(fullname, self)
-        if fullname.startswith(f"{__name__}."):
-            raise ModuleNotFoundError(missing(fullname), name=fullname)
-        return None
+        raise ModuleNotFoundError(missing(fullname), name=fullname)
 
     def exec_module(self, module: ModuleType) -> None:
         # The import system returns what sys.modules holds after this call.
-        home = _HOMES[module.__name__]
-        sys.modules[module.__name__] = importlib.import_module(home)
+        name = module.__name__.partition(".")[2]
+        home = importlib.import_module(f"{__name__}.{_home(name)}")
+        if name in _WITH_PARTS:
+            home.__path__ = []  # makes it a package
+        sys.modules[module.__name__] = home
+
+
+def _home(name: str) -> str:
+    """Return the module that has the names of another one; "" if there is none."""
+    whole = next((part for part in _WITH_PARTS if name.startswith(f"{part}.")), name)
+    return _ALIASES.get(whole, "")
 
 
 sys.meta_path.append(_AliasImporter())
 
 run: Run | None = None
+api = AccountApi()
 config = PreInit("config")
 summary = PreInit("summary")
 join = finish

@@ -1,10 +1,12 @@
-"""`wandb.sweep` and `wandb.agent`: a sweep whose trials call a function in this process."""
+"""`wandb.sweep` and `wandb.agent`: trials that call a function here, or a worker's program."""
 
 from __future__ import annotations
 
 import ast
+import atexit
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,7 +20,8 @@ from .errors import UsageError
 
 _FLAPPING_S = 60.0
 _IMPORTS = (ast.Import, ast.ImportFrom)
-_created: dict[str, bool] = {}  # sweeps of this process; True: their trials call a function
+_created: set[str] = set()  # sweeps of this process
+_to_stop: set[str] = set()  # those of which the last agent has run all trials of its count
 
 
 def create(config: Any, project: str | None) -> str:
@@ -48,7 +51,7 @@ def create(config: Any, project: str | None) -> str:
         file = Path(folder, "sweep.json")
         file.write_text(json.dumps(data, indent=1), "utf-8")
         sid = str(hpq_json("enqueue", file, "--new", hide=f"{file}:")["sweep"])
-    _created[sid] = data.get("trainer") == "function"
+    _created.add(sid)
     print("Create sweep with ID:", sid)
     print("Sweep URL: hpq watch", sid, flush=True)
     return sid
@@ -140,12 +143,6 @@ def run_trials(
     except ImportError:
         raise UsageError("wandb.agent needs hpq; run `hpq exec python SCRIPT`") from None
 
-    if not _created.get(sid, True):
-        hpq("rm", sid, "--force", "--yes")  # no worker may run what the script does not mean
-        raise UsageError(
-            f"{sid} is deleted: its dictionary names a program, and wandb.agent calls a function;"
-            " remove `program` and `command` from the dictionary"
-        )
     module = _module()
 
     def call(attempt: Attempt) -> int:
@@ -159,10 +156,65 @@ def run_trials(
             last = module.__dict__.pop("_last_run", None)
         return last.exit_code if last is not None else 0
 
+    _to_stop.discard(sid)
     try:
         failures = _Failures(in_a_row)
-        serve(sid, call, count, stops_sweep=sid in _created, goes_on=failures.go_on)
+        serve(sid, call, count, goes_on=failures.go_on)
     except AgentError as error:
         raise UsageError(str(error)) from None
     except KeyboardInterrupt:
         print("wandb: Ctrl-C: the trial returns to the queue; the agent ends", file=sys.stderr)
+        return
+    if count:
+        _stop_at_exit(sid)
+
+
+def run_program(sid: str, count: int) -> None:
+    """Start a worker for a sweep's program, and wait until it ends; Ctrl-C ends it, too.
+
+    Raises:
+        UsageError: the sweep has no program, or the worker ends with an error, which it prints.
+    """
+    if hpq_json("show", sid)["launch"]["trainer"] == "function":
+        raise UsageError(f"{sid} has no program; call wandb.agent(sweep_id, function=f)")
+    _to_stop.discard(sid)
+    python = os.environ.get("HPQ_EXEC") or sys.executable
+    words = [python, "-P", "-m", "hpq_producer", "worker", "--sweep", sid, "--workers", "1"]
+    if count:
+        words += ["--count", str(count)]
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL) as worker:
+        is_interrupted = False
+        while worker.returncode is None:
+            try:
+                worker.wait()
+            except KeyboardInterrupt:  # the worker got it, too, and returns its trial
+                is_interrupted = True
+    if is_interrupted:
+        return
+    if worker.returncode:
+        raise UsageError(f"the worker of {sid} ended with exit code {worker.returncode}")
+    if count:
+        _stop_at_exit(sid)
+
+
+def _stop_at_exit(sid: str) -> None:
+    """Stop a sweep of this process at its end, if the sweep has no limit of its own.
+
+    A later agent of this process may run more trials of it before.
+    """
+    if sid in _created:
+        if not _to_stop:
+            atexit.register(_stop_open_ended, os.getpid())
+        _to_stop.add(sid)
+
+
+def _stop_open_ended(pid: int) -> None:
+    """Stop the sweeps, unless this is a forked child, or another agent runs a trial of them."""
+    while _to_stop and os.getpid() == pid:
+        sid = _to_stop.pop()
+        try:
+            sweep = hpq_json("show", sid)
+            if sweep["open_ended"] and not sweep["running"]:
+                hpq("stop", sid, "--yes")
+        except UsageError as error:
+            print(f"wandb: {sid} is not stopped: {error}", file=sys.stderr)

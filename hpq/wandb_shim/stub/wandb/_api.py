@@ -10,7 +10,8 @@ from collections.abc import Callable
 from importlib.machinery import PathFinder
 from typing import Any, NoReturn
 
-from ._agent import create, run_trials
+from ._agent import create, run_program, run_trials
+from ._config import MODES
 from ._run import Run, _module, start
 from ._transport import (
     begin_again,
@@ -21,13 +22,14 @@ from ._transport import (
     missing,
     set_trial_exit_code,
 )
-from .errors import Error, UsageError
+from .errors import Error, UsageError, check_word
 
 METHODS = (
     "log define_metric watch unwatch save alert log_artifact use_artifact log_model use_model"
     " link_model mark_preempting"
 ).split()
 _REINIT = (None, True, False, "default", "return_previous", "finish_previous", "create_new")
+_RESUME = (None, True, False, "allow", "must", "never", "auto")
 
 
 class PreInit:
@@ -87,12 +89,12 @@ def init(
     """Return the trial as a run. A second call returns the first run, with the first config.
 
     Raises:
-        UsageError: W&B has no such `reinit`.
+        ValidationError: W&B has no such `mode`, `reinit` or `resume`.
     """
     about = {key: value for key, value in locals().items() if key not in ("older", "config")}
-    if reinit not in _REINIT:
-        names = ", ".join(map(repr, _REINIT))
-        raise UsageError(f"wandb.init: reinit={reinit!r} is unknown; use one of {names}")
+    check_word("mode", mode, MODES)
+    check_word("reinit", reinit, _REINIT)
+    check_word("resume", resume, _RESUME)
     join_trial()
     module = _module()
     if reinit in (True, "finish_previous"):
@@ -169,17 +171,19 @@ def agent(
 ) -> None:
     """Call the function for trials of a sweep; inside a trial, once with its parameters.
 
+    Without a function, a worker runs the sweep's program.
+
     Raises:
         UsageError: the sweep cannot run here, is held, or a trial exceeded its time limit.
     """
     sid = sweep_id.rpartition("/")[2]
-    if function is None:
-        text = f"wandb.agent without a function starts a program; run: hpq worker --sweep {sid}"
-        raise UsageError(text)
-    if not callable(function):
+    if not callable(function) and function is not None:
         raise TypeError("wandb.agent: the function is not callable")
     if project:
         os.environ["WANDB_PROJECT"] = project
+    if function is None:
+        end_earlier_run()
+        return run_program(sid, int(count or 0))
     if "HPQ_TRIAL_ID" not in os.environ:
         end_earlier_run()
         return run_trials(sid, function, finish, int(count or 0), max_consecutive_failed_runs)
@@ -225,6 +229,34 @@ def login(*args: Any, **kwargs: Any) -> bool:
     return True
 
 
+class AccountApi:
+    """`wandb.api`, which is about an account of W&B."""
+
+    @property
+    def api_key(self) -> str:
+        """WANDB_API_KEY, or a text that is no key, so that scripts that look for one go on."""
+        log_once("wandb.api.api_key: hpq has no accounts and needs no key")
+        return os.environ.get("WANDB_API_KEY") or "none"
+
+    @property
+    def default_entity(self) -> str:
+        """The entity of each run."""
+        return "hpq"
+
+    def viewer(self) -> dict[str, Any]:
+        """Return an account that has only the entity's name."""
+        log_once("wandb.api.viewer: hpq has no accounts")
+        return {"entity": self.default_entity}
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(missing(f"wandb.api.{name}"))
+
+
+def ensure_configured() -> None:
+    """Do nothing: hpq has no accounts."""
+    log_once("wandb.ensure_configured: hpq has no accounts")
+
+
 def setup(*args: Any, **kwargs: Any) -> Any:
     """Return the module: there is nothing to set up."""
     return _module()
@@ -263,6 +295,10 @@ def termlog(string: str = "", newline: bool = True, repeat: bool = True, **kwarg
 
 
 termwarn = termerror = termlog
+
+
+def termsetup(*args: Any, **kwargs: Any) -> None:
+    """Do nothing: lines have one style."""
 
 
 def log_real_package() -> None:

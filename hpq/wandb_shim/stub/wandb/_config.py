@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from ._transport import log_once, missing
-from .errors import ConfigError
+from .errors import ConfigError, check_word
 
 _MOST_VALUES = 1_000  # of an array in the config; a larger one becomes numpy's short text
 
@@ -172,13 +172,19 @@ _OF_INIT = {
 }
 
 
+MODES = (None, "online", "offline", "shared", "disabled", "dryrun", "run")
 _METHODS = frozenset({"copy", "dict", "items", "json", "keys", "values"})  # of W&B's settings
 
 
 class Settings:
-    """Accept every keyword; those of `_OF_INIT` count in `init`. Other settings are None."""
+    """Accept every keyword; those of `_OF_INIT` count in `init`. Other settings are None.
+
+    Raises:
+        ValidationError: W&B has no such `mode`.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
+        check_word("mode", kwargs.get("mode"), MODES)
         self.__dict__.update(kwargs)
 
     @classmethod
@@ -191,6 +197,7 @@ class Settings:
             if name == "run_tags" and isinstance(value, str):
                 value = value.split(",")
             setattr(found, name, value)
+        check_word("mode", found.mode or None, MODES)
         root = os.fspath(found.root_dir or os.getcwd())
         files = os.environ.get("HPQ_OUT") or root
         found.update(root_dir=root, files_dir=files, sync_dir=files)

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from ._transport import log_once, missing
+from .errors import check_word
 
 _OTHER = re.compile(r"[^A-Za-z0-9_./ -]")
+_POLICIES = ("mutable", "immutable", None)
 _NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _made: list[str] = []
 ABOUT = "_artifact.json"  # after an artifact's name; a store copies files by name: this last
@@ -96,10 +98,36 @@ class Artifact:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def add_file(self, local_path: Any, name: str | None = None, **kwargs: Any) -> None:
+    def add_file(
+        self,
+        local_path: Any,
+        name: str | None = None,
+        is_tmp: bool | None = False,
+        skip_cache: bool | None = False,
+        policy: str | None = "mutable",
+        overwrite: bool = False,
+    ) -> None:
+        """Copy a file.
+
+        Raises:
+            ValueError: there is no such file, or W&B has no such `policy`.
+        """
+        check_word("policy", policy, _POLICIES)
+        if not os.path.isfile(local_path):
+            raise ValueError(f"Path is not a file: {os.fspath(local_path)!r}")
         shutil.copy2(local_path, self._path(name or os.path.basename(local_path)))
 
-    def add_dir(self, local_path: Any, name: str | None = None, **kwargs: Any) -> None:
+    def add_dir(
+        self,
+        local_path: Any,
+        name: str | None = None,
+        skip_cache: bool | None = False,
+        policy: str | None = "mutable",
+        merge: bool = False,
+    ) -> None:
+        check_word("policy", policy, _POLICIES)
+        if not os.path.isdir(local_path):
+            raise ValueError(f"Path is not a directory: {os.fspath(local_path)!r}")
         target = self._path(name) if name else self._folder
         shutil.copytree(local_path, target, dirs_exist_ok=True)
 

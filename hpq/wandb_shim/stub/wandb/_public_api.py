@@ -259,6 +259,15 @@ class ApiSummary(Mapping[str, Any]):
         return repr(self._json_dict)
 
 
+# W&B's names of these classes, in wandb.apis.public.
+Run = ApiRun
+Sweep = ApiSweep
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(missing(f"wandb.apis.public.{name}"))
+
+
 def _equal(value: Any, wanted: Any) -> bool:
     return wanted in value if isinstance(value, list) else bool(value == wanted)
 

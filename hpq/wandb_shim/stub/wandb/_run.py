@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import glob as globbing
 import os
-import random
 import re
+import secrets
 import string
 import sys
 import time
@@ -16,13 +16,13 @@ from typing import Any
 
 from . import _files
 from ._artifacts import find
-from ._config import Config, Settings, plain, to_dict
+from ._config import AlertLevel, Config, Settings, plain, to_dict
 from ._files import Artifact
 from ._history import PLAIN, Defined, Rows, drop, drop_others, number_of, split
 from ._media import KeptMedia
 from ._summary import Summary
 from ._transport import checks, describe_run, log_once, missing, send, set_trial_exit_code
-from .errors import UsageError
+from .errors import Error, UsageError, check_word
 
 _PROJECT = "hpq"  # of a script that names none
 
@@ -141,7 +141,13 @@ class Run:
         goal: str | None = None,
         overwrite: bool | None = None,
     ) -> Any:
-        """Set the axis of all metrics, or report its minimum as `name.min`, and so on."""
+        """Set the axis of all metrics, or report its minimum as `name.min`, and so on.
+
+        Raises:
+            Error: W&B has no such summary, or the name is empty or has a * before its end.
+        """
+        if not name or "*" in name[:-1]:
+            raise Error(f"define_metric: {name!r} is no name, which may end with *")
         axis = getattr(step_metric, "name", step_metric)
         self._rows.define(name, axis, Defined.of(summary, goal))
         return _Metric(name)
@@ -209,7 +215,12 @@ class Run:
         policy: str = "live",
         glob: Any = None,
     ) -> list[str] | bool:
-        """Copy files now and, unless `policy` is "now", again when the run ends."""
+        """Copy files now and, unless `policy` is "now", again when the run ends.
+
+        Raises:
+            ValueError: W&B has no such `policy`, or `base_path` is not above the files.
+        """
+        check_word("policy", policy, ("live", "end", "now"))
         wanted = glob_str if glob is None else glob
         if wanted is None:
             return True
@@ -218,6 +229,8 @@ class Run:
         kept = []
         for path in found:
             inside = os.path.relpath(path, base) if base else _relative(path)
+            if inside.startswith(".."):
+                raise ValueError(f"save: {path} is not below the base path {base}")
             target = _files.keep(path, inside)
             if target is not None:
                 kept.append(str(target))
@@ -277,13 +290,25 @@ class Run:
 
     # --- accepted, without effect -------------------------------------------------------------
 
-    def watch(self, *args: Any, **kwargs: Any) -> None:
+    def watch(
+        self,
+        models: Any = None,
+        criterion: Any = None,
+        log: Any = "gradients",
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        check_word("log", log, ("gradients", "parameters", "all", None))
         log_once("watch: ignored; hpq keeps no gradients and graphs")
 
     def unwatch(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: `watch` watches nothing."""
 
-    def alert(self, title: str = "", text: str = "", *args: Any, **kwargs: Any) -> None:
+    def alert(
+        self, title: str = "", text: str = "", level: Any = None, wait_duration: Any = None
+    ) -> None:
+        found = getattr(level, "value", level) or "INFO"
+        check_word("level", found, [one.value for one in AlertLevel])
         log_once(f"alert: {title}: {text}")
 
     def log_code(self, *args: Any, **kwargs: Any) -> None:
@@ -330,7 +355,7 @@ def _drop(why: str, values: Mapping[str, float], step: int) -> None:
 
 def generate_id(length: int = 8) -> str:
     """Return a random run id."""
-    return "".join(random.choice(string.ascii_lowercase + string.digits) for _ in range(length))
+    return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(length))
 
 
 class _Metric:

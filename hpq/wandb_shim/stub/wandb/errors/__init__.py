@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 
 class Error(Exception):
     """Base of W&B's errors."""
@@ -31,3 +33,14 @@ class UnsupportedError(UsageError):
 
 class ConfigError(Error):
     """A config file is missing, or a call would change a config value."""
+
+
+class ValidationError(UsageError, ValueError):
+    """A word that W&B does not know; W&B's own error is a ValueError of pydantic."""
+
+
+def check_word(name: str, word: object, known: Collection[object]) -> None:
+    """Raise ValidationError if W&B does not know a word."""
+    if word not in known:
+        words = ", ".join(map(repr, known))
+        raise ValidationError(f"{name}={word!r} is unknown; use one of {words}")

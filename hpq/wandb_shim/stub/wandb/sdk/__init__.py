@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from typing import Any
@@ -13,9 +14,11 @@ from .. import _summary as wandb_summary
 from .. import errors as config_util
 from .._config import plain, to_dict
 from .._run import generate_id
-from .._transport import missing
+from .._transport import log_once, missing
+from ..errors import UsageError
 
 lib = sys.modules[__name__]
+generate_fast_id = generate_id
 
 # Of wandb.env. Setting these variables has no effect.
 PROJECT, ENTITY = "WANDB_PROJECT", "WANDB_ENTITY"
@@ -44,7 +47,13 @@ def json_friendly_val(value: Any) -> Any:
 
 
 def parse_config(params: Any, exclude: Any = None, include: Any = None) -> dict[str, Any]:
-    """Return a config as a dict, without the names of `exclude`, or only those of `include`."""
+    """Return a config as a dict, without the names of `exclude`, or only those of `include`.
+
+    Raises:
+        UsageError: both are given.
+    """
+    if exclude and include:
+        raise UsageError("Expected at most only one of exclude or include")
     found = to_dict(params)
     return {
         k: v for k, v in found.items() if k not in (exclude or ()) and (not include or k in include)
@@ -52,8 +61,21 @@ def parse_config(params: Any, exclude: Any = None, include: Any = None) -> dict[
 
 
 class RunDisabled:
-    """The class of W&B's former result of `init` in disabled mode."""
+    """The class of W&B's former result of `init` in disabled mode. Each attribute is None."""
+
+    def __getattr__(self, name: str) -> Any:
+        log_once("RunDisabled: does nothing; wandb.init(mode='disabled') returns a Run")
+
+
+class SummaryDisabled(dict[str, Any]):
+    """The class of its summary."""
+
+    __setattr__ = dict.__setitem__
+    __getattr__ = dict.__getitem__
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("Api", "PublicApi", "public"):  # of wandb.apis
+        public = importlib.import_module("wandb.apis.public")
+        return public if name == "public" else public.Api
     raise AttributeError(missing(f"wandb.sdk, wandb.util or wandb.env: {name}"))
