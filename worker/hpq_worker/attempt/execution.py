@@ -7,7 +7,6 @@ server never keeps this thread from reading the runner's pipes. The thread of ch
 
 from __future__ import annotations
 
-import math
 import os
 import selectors
 import signal
@@ -23,11 +22,9 @@ from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.reporting import MAX_NAMES, bounded
 from hpq.store.wire.fields import dumps_in_order
+from hpq_worker.attempt.halt import Halting
 from hpq_worker.attempt.outcome import (
-    HALT_OF,
     Result,
-    diverged_words,
-    idle_words,
     outcome_of,
     too_late_words,
     unread_words,
@@ -47,15 +44,13 @@ from hpq_worker.process.protocol import (
     read_message,
 )
 from hpq_worker.process.secrets import Mask, masked
-from hpq_worker.process.signals import ShutdownLevel, Signals
+from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import TURN_S, Progress
 from hpq_worker.runner.caller import Caller
 from hpq_worker.runner.failures import ruins_process
 from hpq_worker.runner.process import RunnerProcess
-from hpq_worker.runner.stall import StallDetector
 
 _TAIL_BYTES = 65_536  # of the log, to make a failure's line from; each of many ranks has its stack
-_ECHO_S = 1.0
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
 _HELD_LINES = 10_000  # that report metrics
 _KILLED = 128  # a shell exits with this and the number of the signal that ended its command
@@ -94,7 +89,8 @@ class Execution:
         self._exit_code = 0  # that a program has reported, besides its exit status
         self._sweep, self._runner, self._reports = sweep, runner, reports
         self._usage = usage
-        self._mask, self._grace_s, self._progress = mask, grace_s, progress
+        self._mask, self._progress = mask, progress
+        self._halting = Halting(sweep, runner, usage, reports, grace_s)
         self._is_program = not sweep.launch.trainer
         # A call of wandb.init ends the reading. A program that has imported wandb or hpq may
         # report, and need not do so: what it prints is held until the end. So it is of an agent.
@@ -110,21 +106,17 @@ class Execution:
         self._metrics = PrintedMetrics(self._declared, claim.params)
         self._tail = bytearray()
         self._drained_at = 0.0  # the last read of the output; what is printed later comes after it
-        self._halt: Halt | None = None
-        self._kill_at = math.inf
-        self._stall_limit_s = 0.0  # its limit when it stalled; 0 if its GPUs were idle
         self._end: AttemptEnd | None = None
         self._run_id = ""
         self._argv: tuple[str, ...] = ()
         self._in_terminal = False
         self._has_exited = self._is_corrupt = False
         self._started_at = time.monotonic()
-        self._stall = StallDetector(sweep.stall_s, self._started_at)
 
     def run(self, run: RunRequest, heartbeat: Heartbeat, signals: Signals) -> Result:
         """Run until the attempt ends or is halted."""
         self._started_at = time.monotonic()
-        timeout_at = self._started_at + (self._sweep.timeout_s or math.inf)
+        self._halting.begin(self._started_at)
         self._run_id, self._argv, self._in_terminal = run.id, run.argv, run.in_terminal
         self._runner.run(run)
         self._notify, self._wake, self._is_running = heartbeat.notify, signals.wake, True
@@ -140,17 +132,15 @@ class Execution:
             while self._end is None and not self._has_exited:
                 self._progress.stamp()
                 now = time.monotonic()
-                if now >= self._kill_at:
+                if self._halting.must_kill(now):
                     break
-                if now >= timeout_at:
-                    self._stop(Halt.TIMEOUT)
-                self._check_reports(now)
-                limits = (self._kill_at, timeout_at, self._stall.stalled_at)
-                nearest = min(t for t in limits if t > now or t == math.inf)
-                for key, _ in selector.select(min(TURN_S, nearest - now)):
+                if curves := self._usage.news():
+                    self._reports.use(curves)
+                self._halting.check_limits(now)
+                for key, _ in selector.select(min(TURN_S, self._halting.wait_s(now))):
                     if key.fd == signals.wake_fd:
                         os.read(key.fd, 512)
-                        self._check_requests(signals, heartbeat)
+                        self._halting.check_requests(signals, heartbeat.reply)
                     else:
                         with self._reading:
                             read_of.get(key.fd, self._read_socket)()
@@ -171,40 +161,6 @@ class Execution:
         self._wake()  # `run` may wait for an end that was read here
 
     # --- events -------------------------------------------------------------------------------
-
-    def _check_requests(self, signals: Signals, heartbeat: Heartbeat) -> None:
-        if heartbeat.reply in HALT_OF:
-            self._stop(HALT_OF[heartbeat.reply])
-        if signals.is_stopping:
-            self._stop(Halt.STOPPING)
-        if signals.level is ShutdownLevel.IMMEDIATE:
-            self._kill_at = time.monotonic()
-
-    def _check_reports(self, now: float) -> None:
-        """Stop an attempt that stalls, diverges, or uses its GPUs too little."""
-        if curves := self._usage.news():
-            self._reports.use(curves)
-        if self._reports.is_diverged:
-            self._stop(Halt.DIVERGED, diverged_words(self._sweep, self._reports))
-        if 0 < self._sweep.idle_s <= self._usage.idle_s:
-            self._stop(Halt.STALLED, idle_words(self._sweep))
-        if now >= self._stall.stalled_at:
-            self._stall_limit_s = self._stall_limit_s or self._stall.limit_s
-            words = f"no report and no output for {self._stall_limit_s:.0f} s"
-            self._stop(Halt.STALLED, words)
-
-    def _stop(self, halt: Halt, why: str = "") -> None:
-        if self._halt is not None:
-            return
-        self._halt = halt
-        if why:
-            self._reports.log(f"hpq: {why}; ending the trial\n".encode())
-        if halt is Halt.STALLED and not self._is_program:
-            self._runner.dump_stacks()
-        self._runner.stop(halt)
-        # A lost attempt has nothing to save; the others get the grace to do so.
-        grace_s = 0.0 if halt in (Halt.LOST, Halt.UNKNOWN) else max(0.5, self._grace_s - 2.0)
-        self._kill_at = time.monotonic() + grace_s
 
     def _read(self) -> bool:
         """Read each source once; return False if the pipes had nothing."""
@@ -250,7 +206,7 @@ class Execution:
             self._reports.phase(self._mask.text(message["phase"]))
         elif "end" in message:
             self._end = masked(read_end(message["end"]), self._mask)
-        self._stall.active(time.monotonic())
+        self._halting.active()
 
     def _read_output(self) -> bool:
         data = _read(self._runner.output)
@@ -259,7 +215,7 @@ class Execution:
         self._read_socket()
         if not data:
             return False
-        self._stall.active(time.monotonic())
+        self._halting.active()
         self._log(self._mask.feed(data))
         if self._reads_printed:
             self._parse(self._printed.feed(data))
@@ -343,13 +299,12 @@ class Execution:
         if self._has_exited:
             status = self._runner.end()
             if isinstance(self._runner, Caller):  # the caller has left: another may go on
-                self._halt = self._halt or Halt.STOPPING
+                self._halting.reason = self._halting.reason or Halt.STOPPING
         elif not has_ended:
             self._runner.end(timeout_s=0.5)
         was_signalled = self._end.stopped if self._end else status == -signal.SIGTERM
-        if self._halt is None and was_signalled and not self._in_terminal:
-            signals.pause(_ECHO_S)  # a signal to all processes of a job reaches this one, too
-            self._halt = Halt.STOPPING if signals.is_stopping else None
+        if was_signalled and not self._in_terminal:
+            self._halting.await_signal(signals)
         # The runner flushes before it reports the end, so the pipe holds all of it, and the socket
         # all reports of a program; hpq does not wait for a thread or a daemon that still prints.
         for _ in range(_PIPE_READS):
@@ -365,9 +320,9 @@ class Execution:
         end = replace(
             end,
             status=end.status or (self._exit_code if end.has_last_message else 0),
-            halt=self._halt,
+            halt=self._halting.reason,
             tail=tail,
-            silent_s=self._stall_limit_s,
+            silent_s=self._halting.stall_limit_s,
             argv=self._argv,
             in_terminal=self._in_terminal,
             dropped=self._dropped,
@@ -384,7 +339,7 @@ class Execution:
         is_clean = failure is None or not ruins_process(failure)
         return Result(
             outcome=outcome,
-            halt=self._halt,
+            halt=self._halting.reason,
             keep_runner=has_ended and is_clean and not self._is_corrupt,
             is_whole=end.has_last_message and 0 <= end.status < _KILLED,
             status=end.status or int(end.failure is not None),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from hpq.domain.attempt import HeartbeatReply, Outcome
+from hpq.domain.attempt import Outcome
 from hpq.domain.metric_check import near_miss
 from hpq.domain.printed_line import Unread, mentions, metrics_in_text
 from hpq.domain.sweep import RunnableSweep
@@ -29,14 +29,6 @@ _OF_A_GPU = re.compile(r"CUDA|GPU|cu[A-Z]|NCCL|HIP")
 # torch's account of the GPU's memory after "Tried to allocate 2.00 GiB"; the log keeps all of it.
 _ACCOUNT = re.compile(r"\. GPU \d+ has a total capacity of .*")
 _IN_USE = re.compile(r"this process has ([\d.]+) GiB memory in use")
-
-
-HALT_OF = {
-    HeartbeatReply.STOP: Halt.CANCELLED,
-    HeartbeatReply.PRUNE: Halt.PRUNED,
-    HeartbeatReply.LOST: Halt.LOST,
-    HeartbeatReply.UNKNOWN: Halt.UNKNOWN,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
