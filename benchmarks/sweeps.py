@@ -12,8 +12,8 @@ import yaml
 
 from benchmarks.server import DEADLINE_S, Server
 from hpq.domain.trial import Json
-from hpq_producer.enqueue.submission import prepare
-from hpq_producer.enqueue.submit import enqueue_sweep
+from hpq_producer.enqueue.enqueue_sweep import enqueue_sweep
+from hpq_producer.enqueue.prepare import prepare
 from hpq_producer.sweepfile.load import load
 
 TRAINING = Path(__file__).resolve().parent / "training"
@@ -57,8 +57,8 @@ def write_trials(folder: Path, trainer: str, count: int, *, resident: bool, **fi
 
 def put(server: Server, file: Path) -> str:
     """Enqueue a sweep file as the command does; return the sweep's id."""
-    submission = prepare(load(file, limit=None), file)
-    return enqueue_sweep(server.session(), submission, allow_duplicate=True).sid
+    prepared = prepare(load(file, limit=None), file)
+    return enqueue_sweep(server.session(), prepared, allow_duplicate=True).sid
 
 
 def wait_over(server: Server, sid: str, patience_s: float = DEADLINE_S) -> None:

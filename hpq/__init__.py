@@ -28,7 +28,7 @@ _HOMES = {
     "Trial": "hpq_worker.runner.trial_api",
     "agent": "hpq_worker.function_agent",
     "device": "hpq_worker.trainers.device",  # the module itself
-    "enqueue": "hpq_producer.python_api.submit",
+    "enqueue": "hpq_producer.python_api.enqueue_from_python",
     "errors": "hpq.errors",  # the module itself
     "fit": "hpq_worker.trainers.loop",
     "load_data": "hpq_worker.trainers.data",
@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from hpq.errors import Diverged as Diverged
     from hpq.errors import TimedOut as TimedOut
     from hpq.reporting import report as report
-    from hpq_producer.python_api.submit import enqueue as enqueue
+    from hpq_producer.python_api.enqueue_from_python import enqueue as enqueue
     from hpq_producer.python_api.sweep import Sweep as Sweep
     from hpq_producer.python_api.sweep import sweeps as sweeps
     from hpq_producer.python_api.trial import SweepTrial as SweepTrial

@@ -66,7 +66,7 @@ LAYERS = {
         capacity commands local_workers scaffold sweepfile
         actions cli enqueue
         __main__ commands.machines python_api
-        commands.admin commands.change commands.submit
+        commands.admin commands.change commands.make_sweep
         commands.inspect function_worker
     """,
     "hpq_worker": """

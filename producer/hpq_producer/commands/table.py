@@ -5,22 +5,25 @@ from __future__ import annotations
 # group → command → (module, one line); its function has its name
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
-        "init": ("hpq_producer.commands.submit.init", "Write a sweep file from a script's options"),
-        "enqueue": ("hpq_producer.commands.submit.enqueue", "Queue the trials of a sweep file"),
+        "init": (
+            "hpq_producer.commands.make_sweep.init",
+            "Write a sweep file from a script's options",
+        ),
+        "enqueue": ("hpq_producer.commands.make_sweep.enqueue", "Queue the trials of a sweep file"),
         "run": (
-            "hpq_producer.commands.submit.run",
+            "hpq_producer.commands.make_sweep.run",
             "Enqueue a sweep file, train on this machine and watch",
         ),
         "exec": (
-            "hpq_producer.commands.submit.exec:exec_program",
+            "hpq_producer.commands.make_sweep.exec:exec_program",
             "Run a script that calls wandb.sweep and wandb.agent",
         ),
         "plan": (
-            "hpq_producer.commands.submit.plan",
+            "hpq_producer.commands.make_sweep.plan",
             "Show what a sweep file would run; write nothing",
         ),
         "try": (
-            "hpq_producer.commands.submit.try_trial:try_trial",
+            "hpq_producer.commands.make_sweep.try_trial:try_trial",
             "Run one trial in this terminal; store nothing",
         ),
         "worker": (

@@ -22,7 +22,7 @@ from hpq.store.wire.sweep import encode_appended_file
 from hpq.store.wire.trial import encode_new
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import provenance
-from hpq_producer.enqueue.submission import Submission
+from hpq_producer.enqueue.prepare import PreparedSweep
 from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets
 from hpq_views.text.text import trials_of
 
@@ -46,26 +46,26 @@ class AppendPlan:
     notes: tuple[str, ...] = ()
 
 
-def plan_append(session: Session, sweep: SweepView, submission: Submission) -> AppendPlan:
+def plan_append(session: Session, sweep: SweepView, prepared: PreparedSweep) -> AppendPlan:
     """Compare a file with a sweep.
 
     Raises:
         UserError: code, metric or number of replicates differ, or the parameters are chosen while
             the sweep runs.
     """
-    spec = submission.spec
-    _check_comparable(sweep, submission)
-    if sweep.sampler or submission.spec.is_late:
+    spec = prepared.spec
+    _check_comparable(sweep, prepared)
+    if sweep.sampler or prepared.spec.is_late:
         raise UserError(
-            f"{submission.file}: parameters are chosen while the sweep runs, so --into does not"
+            f"{prepared.file}: parameters are chosen while the sweep runs, so --into does not"
             f" apply; for more trials: hpq set {sweep.id} run_cap=N; for another space: hpq enqueue"
             " FILE --reuse (a new sweep with these results)",
             code="sets-chosen-late",
         )
-    new, existing, notes = _missing_trials(session, sweep, submission)
+    new, existing, notes = _missing_trials(session, sweep, prepared)
     if line := _note_on_seed(sweep, spec):
         notes.append(line)
-    if submission.code.launch.code != sweep.launch.code:
+    if prepared.code.launch.code != sweep.launch.code:
         notes.append("files that the program does not import changed; trials run the sweep's code")
     edited = _edited(sweep, spec)
     if edited:
@@ -76,7 +76,7 @@ def plan_append(session: Session, sweep: SweepView, submission: Submission) -> A
 def append_trials(
     session: Session,
     sweep: SweepView,
-    submission: Submission,
+    prepared: PreparedSweep,
     plan: AppendPlan,
     *,
     progress: Callable[[int], None] = lambda _: None,
@@ -91,14 +91,14 @@ def append_trials(
     signer = RowSigner.required(session.settings, sweep)
     for line in check_capacity(session, len(plan.new)):
         warn(line)
-    spec = submission.spec
-    origin, _ = provenance.collect_provenance(submission)
+    spec = prepared.spec
+    origin, _ = provenance.collect_provenance(prepared)
     return session.writer().append(
         sweep.id,
         [encode_new(params, i % spec.keys.replicates) for i, params in enumerate(plan.new)],
-        encode_appended_file(submission.digest, spec.source, origin),
+        encode_appended_file(prepared.digest, spec.source, origin),
         varying=list(dict.fromkeys((*spec.varying, *sweep.varying))),
-        digest=submission.digest,
+        digest=prepared.digest,
         sign=signer.sign,
         progress=progress,
     )
@@ -109,10 +109,10 @@ def latest_spec(sweep: SweepView) -> Mapping[str, Json]:
     return sweep.files[-1].spec if sweep.files else sweep.spec
 
 
-def _check_comparable(sweep: SweepView, submission: Submission) -> None:
+def _check_comparable(sweep: SweepView, prepared: PreparedSweep) -> None:
     """Refuse a file whose trials are not comparable with those of the sweep."""
-    spec = submission.spec
-    launch = submission.code.launch
+    spec = prepared.spec
+    launch = prepared.code.launch
     was = sweep.launch
     difference = ""
     if (launch.trainer, launch.program) != (was.trainer, was.program):
@@ -132,9 +132,9 @@ def _check_comparable(sweep: SweepView, submission: Submission) -> None:
         difference = "the constraints have changed"
     if difference:
         raise UserError(
-            f"{submission.file}: {difference}, so its trials are not comparable with those of"
+            f"{prepared.file}: {difference}, so its trials are not comparable with those of"
             f" {sweep.id}; start a new sweep: "
-            + shell_hint(["hpq", "enqueue", str(submission.file)]),
+            + shell_hint(["hpq", "enqueue", str(prepared.file)]),
             code="sweep-differs",
         )
 
@@ -157,10 +157,10 @@ def _note_on_seed(sweep: SweepView, spec: SweepSpec) -> str:
 
 
 def _missing_trials(
-    session: Session, sweep: SweepView, submission: Submission
+    session: Session, sweep: SweepView, prepared: PreparedSweep
 ) -> tuple[list[ParameterSet], int, list[str]]:
     """Return the trials that the sweep lacks, the number that it has, and notes for the user."""
-    spec, requested = submission.spec, submission.spec.trials or 0
+    spec, requested = prepared.spec, prepared.spec.trials or 0
     if spec.method in ("grid", LIST):
         new, existing = _missing_sets(session, sweep.id, parameter_sets(spec), spec.keys.replicates)
         return new, existing, []

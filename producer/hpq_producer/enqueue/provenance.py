@@ -23,7 +23,7 @@ from hpq.code.git import checkout, git, holds_objects
 from hpq.code.manifest import MOST_BYTES, MOST_FILE_BYTES, Files, holds_secret
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json
-from hpq_producer.enqueue.submission import Submission
+from hpq_producer.enqueue.prepare import PreparedSweep
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SCP = re.compile(r"(?:[^@/]+@)?([^/:]+):(?!/?/)(.+)")  # git@host:path
@@ -83,11 +83,11 @@ def normalize_remote(url: str) -> str:
 MAX_DIFF_BYTES = 1024 * 1024  # of uncommitted changes; a longer diff is cut, with a warning
 
 
-def collect_provenance(submission: Submission) -> tuple[dict[str, Json], str]:
+def collect_provenance(prepared: PreparedSweep) -> tuple[dict[str, Json], str]:
     """Collect a sweep's origin for `hpq show`, and the diff of its code; git errors are ignored."""
-    file = submission.file
-    spec = submission.spec
-    code = submission.code
+    file = prepared.file
+    spec = prepared.spec
+    code = prepared.code
     data = spec.text.encode() or file.read_bytes()
     folder = file.resolve().parent if code.files is None else code.folder
     commit = _text(git(folder, "rev-parse", "HEAD"))

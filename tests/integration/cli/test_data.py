@@ -15,7 +15,7 @@ import pytest
 
 from hpq.datasets import find
 from hpq.errors import DataMissing
-from hpq_producer.enqueue import submission
+from hpq_producer.enqueue import prepare
 from hpq_worker.trainers import download
 from tests.support.constants import ROOT
 from tests.support.data_files import mnist_files
@@ -180,7 +180,7 @@ def test_run_without_data_stops_before_anything_is_enqueued(hpq: Hpq, tmp_path, 
 def test_the_full_sweep_without_a_gpu_names_the_small_one(
     monkeypatch, trainer, parameters, gpus, warned
 ) -> None:
-    monkeypatch.setattr(submission, "gpu_names", lambda: gpus)
+    monkeypatch.setattr(prepare, "gpu_names", lambda: gpus)
     spec = SimpleNamespace(keys=SimpleNamespace(trainer=trainer), source={"parameters": parameters})
-    said = submission.without_gpu(SimpleNamespace(spec=spec)) or ""
+    said = prepare.without_gpu(SimpleNamespace(spec=spec)) or ""
     assert ("configs/cifar10-16-small.yaml" in said) is warned

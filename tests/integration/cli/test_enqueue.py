@@ -19,10 +19,10 @@ from hpq.settings import read
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
-from hpq_producer.commands.submit.enqueue import print_enqueued
+from hpq_producer.commands.make_sweep.enqueue import print_enqueued
 from hpq_producer.enqueue import code_discovery
-from hpq_producer.enqueue.submission import prepare
-from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
+from hpq_producer.enqueue.enqueue_sweep import Enqueued, enqueue_sweep
+from hpq_producer.enqueue.prepare import prepare
 from hpq_producer.sweepfile.load import load
 from tests.support.ids import raises
 
@@ -64,11 +64,11 @@ def test_the_same_file_twice_is_one_sweep(session: Session) -> None:
 def test_code_that_workers_would_refuse_is_refused_before_anything_is_queued(
     session: Session,
 ) -> None:
-    submission = prepare(load(Path("sweep.yaml")), Path("sweep.yaml"))
-    grown = {**(submission.code.files or {}), "train.py": (bytes(11 * 2**20), 0o644)}
-    code = replace(submission.code, files=grown)
+    prepared = prepare(load(Path("sweep.yaml")), Path("sweep.yaml"))
+    grown = {**(prepared.code.files or {}), "train.py": (bytes(11 * 2**20), 0o644)}
+    code = replace(prepared.code, files=grown)
     with raises("code-too-large"):
-        enqueue_sweep(session, replace(submission, code=code))
+        enqueue_sweep(session, replace(prepared, code=code))
     assert not session.redis.keys("*")
 
 
@@ -82,11 +82,11 @@ def test_what_was_enqueued_is_told_also_when_workers_have_it_already(
     session: Session, take: Take, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = Path("sweep.yaml")
-    submission = prepare(load(file), file)
-    done = enqueue_sweep(session, submission)
+    prepared = prepare(load(file), file)
+    done = enqueue_sweep(session, prepared)
     for _ in range(3):
         assert isinstance(take(), Claim)
-    print_enqueued(session, done, session.reader.sweeps.get(done.sid), submission)
+    print_enqueued(session, done, session.reader.sweeps.get(done.sid), prepared)
     assert f"{done.sid}: 3 trials queued" in capsys.readouterr().err
 
 

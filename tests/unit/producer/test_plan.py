@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpq_producer.commands.submit.set_text import describe_rest
+from hpq_producer.commands.make_sweep.set_text import describe_rest
 from hpq_producer.scaffold.script import rejections
 from hpq_producer.sweepfile.load import load
 from tests.support.constants import DEADLINE_S, ROOT

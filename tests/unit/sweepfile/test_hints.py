@@ -8,7 +8,7 @@ import pytest
 
 from hpq.code.command import argv
 from hpq.domain.trial import Json
-from hpq_producer.commands.submit.set_text import quoted_value
+from hpq_producer.commands.make_sweep.set_text import quoted_value
 from hpq_producer.sweepfile.load import load
 from tests.support.golden import Golden
 from tests.support.ids import raises

@@ -27,16 +27,16 @@ from hpq.redis.client import TRANSIENT
 from hpq.settings import Settings
 from hpq_producer.actions import steer
 from hpq_producer.actions.by_name import carry_out
-from hpq_producer.commands.submit.enqueue import (
+from hpq_producer.commands.make_sweep.enqueue import (
     Appended,
+    enqueue_or_append,
     print_appended,
     print_enqueued,
     print_owner_and_name,
-    submit,
 )
-from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
-from hpq_producer.enqueue.submission import Submission, missing_samplers, without_gpu
-from hpq_producer.enqueue.submit import Enqueued
+from hpq_producer.commands.make_sweep.enqueue_options import EnqueueOptions, enqueue_options
+from hpq_producer.enqueue.enqueue_sweep import Enqueued
+from hpq_producer.enqueue.prepare import PreparedSweep, missing_samplers, without_gpu
 from hpq_producer.local_workers import LocalWorkers, exit_on_signals
 from hpq_views.reports.summary_page import print_summary
 from hpq_views.text.console import discard_stdout
@@ -49,9 +49,9 @@ from hpq_views.why.waiting import explain_no_worker
 _PATIENCE_S = 3.0  # without a worker that can run the sweep, until `run` exits
 
 
-@submit_options()
+@enqueue_options()
 def run(
-    options: SubmitOptions,
+    options: EnqueueOptions,
     workers: Annotated[
         int | None,
         Option(
@@ -70,10 +70,10 @@ def run(
       hpq run sweep.yaml --workers 2 --count 20
     """
     is_sweep = not options.file.suffix and not options.file.exists()
-    submission = None if is_sweep else options.submission()
+    prepared = None if is_sweep else options.prepare()
     settings = load_settings()
-    if submission is not None:
-        _check(submission, settings)
+    if prepared is not None:
+        _check(prepared, settings)
     interpreter(os.environ, settings.python)  # fail before the sweep is enqueued
     if (
         through := connection_record.connection_of_url(settings.home, settings.redis_url)
@@ -85,11 +85,11 @@ def run(
         )
     with exit_on_signals(), open_session(settings) as session:
         try:
-            if submission is None:
+            if prepared is None:
                 sid = session.find(str(options.file))
                 _go_on(session, session.reader.sweeps.get(sid))
             else:
-                sid = _submit(session, submission, options)
+                sid = _enqueue(session, prepared, options)
             code = _train(session, sid, workers)
         finally:
             if session.attached is not None:
@@ -97,24 +97,24 @@ def run(
     raise typer.Exit(int(code))
 
 
-def _check(submission: Submission, settings: Settings) -> None:
+def _check(prepared: PreparedSweep, settings: Settings) -> None:
     """Print warnings about a sweep file.
 
     Raises:
         UserError: its trials call a function, or its sampler is not installed.
         DataMissing: the images of its trainer are not on this machine.
     """
-    _refuse_function(submission.spec.name, submission.code.launch)
-    for warning in submission.warnings:
+    _refuse_function(prepared.spec.name, prepared.code.launch)
+    for warning in prepared.warnings:
         warn(warning)
-    needs, could_use = missing_samplers(submission)
+    needs, could_use = missing_samplers(prepared)
     if needs:
         raise UserError(needs, code="extra-missing")
     if could_use:
         warn(could_use)
-    if (trainer := submission.spec.keys.trainer) in datasets.WANTED:
+    if (trainer := prepared.spec.keys.trainer) in datasets.WANTED:
         datasets.find(trainer, settings.data)
-    if slow := without_gpu(submission):
+    if slow := without_gpu(prepared):
         warn(slow)
 
 
@@ -138,9 +138,9 @@ def _go_on(session: Session, sweep: SweepView) -> None:
         steer.resume(session, sweep)
 
 
-def _submit(session: Session, submission: Submission, options: SubmitOptions) -> str:
-    """Submit, or continue the unfinished sweep of the same digest; return the sweep's id."""
-    done = submit(session, submission, options)
+def _enqueue(session: Session, prepared: PreparedSweep, options: EnqueueOptions) -> str:
+    """Enqueue, or continue the unfinished sweep of the same digest; return the sweep's id."""
+    done = enqueue_or_append(session, prepared, options)
     sweep = session.reader.sweeps.get(done.sid)
     if isinstance(done, Enqueued) and not done.is_new and sweep.state.is_over:
         has = f"{sweep.state.value}, {trials_of(sweep.counts.total)}"
@@ -148,15 +148,15 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
             f"{sweep.id}: {has}, with the same file, seed and code; starting another copy;"
             f" `hpq best {sweep.id}` prints the best trial of the earlier sweep"
         )
-        done = submit(session, submission, replace(options, new=True))
+        done = enqueue_or_append(session, prepared, replace(options, new=True))
         sweep = session.reader.sweeps.get(done.sid)
     if isinstance(done, Appended):
         print_appended(done, sweep)
     elif done.is_new:
-        print_enqueued(session, done, sweep, submission)
+        print_enqueued(session, done, sweep, prepared)
         return sweep.id
     else:
-        print_owner_and_name(session, sweep, submission.spec.name)
+        print_owner_and_name(session, sweep, prepared.spec.name)
         _go_on(session, sweep)
         return sweep.id
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):

@@ -1,6 +1,6 @@
 """A checked sweep file with its code, digest and search settings, each computed once.
 
-`enqueue`, `run` and `plan` make one Submission and pass it on. Before the first write they check
+`enqueue`, `run` and `plan` make one PreparedSweep and pass it on. Before the first write they check
 what it needs on this machine: a sampler, a GPU.
 """
 
@@ -26,7 +26,7 @@ from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class PreparedSweep:
     """A checked sweep file and the code that it runs."""
 
     spec: SweepSpec
@@ -119,7 +119,7 @@ def _passed(spec: SweepSpec) -> dict[str, _Passed]:
 
 def prepare(
     spec: SweepSpec, file: Path, code_dir: str | None = None, *, is_live: bool = False
-) -> Submission:
+) -> PreparedSweep:
     """Find the code of a sweep file, and compute the sweep's digest.
 
     `code_dir` is --code, `is_live` --live.
@@ -136,12 +136,12 @@ def prepare(
     sweep_digest = digest(spec.source, spec.keys.seed, identity)
     namesake = (Notice("program-ambiguous", code.namesake),) if code.namesake else ()
     warnings = (*spec.warnings, *namesake, *_check_options(spec, code))
-    return Submission(spec=spec, file=file, code=code, digest=sweep_digest, warnings=warnings)
+    return PreparedSweep(spec=spec, file=file, code=code, digest=sweep_digest, warnings=warnings)
 
 
-def late_search(submission: Submission) -> Search | None:
+def late_search(prepared: PreparedSweep) -> Search | None:
     """Return the search settings; None if all parameters are generated at enqueue."""
-    spec = submission.spec
+    spec = prepared.spec
     if spec.space is None or not spec.is_late:
         return None
     metric = spec.metric
@@ -166,13 +166,13 @@ def _sampler_of(spec: SweepSpec) -> Sampler:
 
 
 def with_late_search(
-    sweep: SweepView, submission: Submission, search: Search, older: int
+    sweep: SweepView, prepared: PreparedSweep, search: Search, older: int
 ) -> SweepView:
     """Return the sweep with its search settings; `older` parameter sets have copied results.
 
     These do not count against run_cap, which limits the trials that run.
     """
-    spec, requested = submission.spec, submission.spec.trials
+    spec, requested = prepared.spec, prepared.spec.trials
     size = spec.uncapped_trials
     cap = 0 if requested is None else requested + older * spec.keys.replicates
     return replace(
@@ -183,19 +183,19 @@ def with_late_search(
     )
 
 
-def missing_samplers(submission: Submission) -> tuple[str | None, str | None]:
+def missing_samplers(prepared: PreparedSweep) -> tuple[str | None, str | None]:
     """Return what to install so that the sampler runs here, and so that it works at its best."""
-    if not submission.spec.is_late:
+    if not prepared.spec.is_late:
         return None, None
-    sampler = _sampler_of(submission.spec)
+    sampler = _sampler_of(prepared.spec)
     return missing(sampler, is_installed), unaided(sampler, is_installed)
 
 
-def without_gpu(submission: Submission) -> str | None:
+def without_gpu(prepared: PreparedSweep) -> str | None:
     """Return a warning if the article's full-size trainer would run without a GPU, else None."""
-    names = submission.spec.source.get("parameters")
+    names = prepared.spec.source.get("parameters")
     small = isinstance(names, dict) and {"width", "train_images"} & names.keys()
-    if submission.spec.keys.trainer != "cifar10" or small or gpu_names():
+    if prepared.spec.keys.trainer != "cifar10" or small or gpu_names():
         return None
     return (
         "no GPU found: on a CPU, a trial of all images at full width takes hours; use the small"

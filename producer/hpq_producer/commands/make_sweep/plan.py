@@ -13,11 +13,11 @@ from hpq.access.session import open_session
 from hpq.domain.sweep import Launch
 from hpq.notice import print_message, warn
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.commands.submit.enqueue import describe_place, describe_snapshot, show_plan
-from hpq_producer.commands.submit.set_text import describe_rest, describe_set
-from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
+from hpq_producer.commands.make_sweep.enqueue import describe_place, describe_snapshot, show_plan
+from hpq_producer.commands.make_sweep.enqueue_options import EnqueueOptions, enqueue_options
+from hpq_producer.commands.make_sweep.set_text import describe_rest, describe_set
 from hpq_producer.enqueue.append import plan_append
-from hpq_producer.enqueue.submission import Submission
+from hpq_producer.enqueue.prepare import PreparedSweep
 from hpq_producer.scaffold.template import unfilled
 from hpq_producer.sweepfile.key_types import IdleKeys
 from hpq_producer.sweepfile.spec import SweepSpec, describe_share
@@ -30,9 +30,9 @@ from hpq_views.text.style import Span
 from hpq_views.text.text import clean, trials_of
 
 
-@submit_options(without=("new", "tags", "reuse", "any_code"))
+@enqueue_options(without=("new", "tags", "reuse", "any_code"))
 def plan(
-    options: SubmitOptions,
+    options: EnqueueOptions,
     first: Annotated[int, Option(help="Number of trials to print.")] = 5,
     files: Annotated[bool, Option(help="Print the files of the snapshot.")] = False,
     output: Output = Format.TABLE,
@@ -43,10 +43,10 @@ def plan(
       hpq plan sweep.yaml
       hpq plan sweep.yaml --into digits-3f2a1
     """
-    submission = options.submission()
+    prepared = options.prepare()
     if options.into is not None:
-        return _plan_append(submission, options.into, output)
-    spec, total = submission.spec, submission.spec.trials
+        return _plan_append(prepared, options.into, output)
+    spec, total = prepared.spec, prepared.spec.trials
     some = list(islice(make_sets(spec), first))
     if output.is_data:
         fact = {
@@ -57,18 +57,18 @@ def plan(
             "replicates": spec.keys.replicates,
             "early_terminate": asdict(spec.early) if spec.early else None,
             **budget_record(spec.budget),
-            "code": submission.code.launch.code,
-            "files": list(submission.code.manifest),
-            "warnings": [warning.record() for warning in submission.warnings],
+            "code": prepared.code.launch.code,
+            "files": list(prepared.code.manifest),
+            "warnings": [warning.record() for warning in prepared.warnings],
         }
         return show_data(fact, output)
-    for warning in submission.warnings:
+    for warning in prepared.warnings:
         warn(warning)
-    for line in _head(spec, submission.code.launch, total):
+    for line in _head(spec, prepared.code.launch, total):
         print(line)
-    for line in describe_snapshot(submission.code):
+    for line in describe_snapshot(prepared.code):
         print(line)
-    for name in submission.code.manifest if files else ():
+    for name in prepared.code.manifest if files else ():
         print(f"  {clean(name)}")
     for place in unfilled(spec.source):
         print_message(f"! {place} must be filled in before `hpq enqueue`")
@@ -79,11 +79,11 @@ def plan(
         print(f"   ... {rest}")
 
 
-def _plan_append(submission: Submission, ref: str, output: Format) -> None:
+def _plan_append(prepared: PreparedSweep, ref: str, output: Format) -> None:
     """Print the trials that `enqueue --into` would add."""
     with open_session() as session:
         sweep = session.sweep(ref)
-        appended = plan_append(session, sweep, submission)
+        appended = plan_append(session, sweep, prepared)
     if output.is_data:
         fact = {"sweep": sweep.id, "there": appended.existing, "add": appended.new}
         show_data(fact, output)

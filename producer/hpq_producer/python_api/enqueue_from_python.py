@@ -13,9 +13,9 @@ from hpq.access.session import api_session
 from hpq.domain.sweep import FUNCTION
 from hpq.errors import UserError
 from hpq_producer.actions.set_limits import check_tags
+from hpq_producer.enqueue.enqueue_sweep import enqueue_sweep
+from hpq_producer.enqueue.prepare import prepare
 from hpq_producer.enqueue.reuse import Reuse
-from hpq_producer.enqueue.submission import prepare
-from hpq_producer.enqueue.submit import enqueue_sweep
 from hpq_producer.python_api.sweep import Sweep
 from hpq_producer.sweepfile.load import load
 from hpq_views.text.yaml_text import to_yaml
@@ -55,13 +55,13 @@ def enqueue(
     text = _yaml(sweep) if isinstance(sweep, Mapping) else ""
     overrides = {} if seed is None else {"seed": str(seed)}
     spec = load(path, text=text, overrides=overrides, count=count, name=name)
-    submission = prepare(spec, path, None if code is None else os.fspath(code), is_live=live)
-    for notice in submission.warnings:
+    prepared = prepare(spec, path, None if code is None else os.fspath(code), is_live=live)
+    for notice in prepared.warnings:
         warnings.warn(str(notice), stacklevel=2)
     with api_session() as session:
         done = enqueue_sweep(
             session,
-            submission,
+            prepared,
             allow_duplicate=new,
             tags=labels,
             reuse=Reuse.SAME_CODE if reuse else None,

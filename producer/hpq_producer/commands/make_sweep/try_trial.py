@@ -28,8 +28,8 @@ from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_sweep
 from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.document import apply, check_text, resolve
-from hpq_producer.commands.submit.set_text import describe_set
-from hpq_producer.commands.submit.submit_options import SubmitOptions
+from hpq_producer.commands.make_sweep.enqueue_options import EnqueueOptions
+from hpq_producer.commands.make_sweep.set_text import describe_set
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.sweepfile.spec import parameter_sets
 from hpq_views.analysis.selection import refuse_altered
@@ -147,15 +147,15 @@ def _of_file(file: Path) -> tuple[SweepView, Params]:
         hint = f"did you mean {close[0]!r}?" if close else f"a trial of a sweep is {file}/1"
         hint = "trial numbers begin at 1" if str(file).isdecimal() else hint
         raise UserError(f"{file}: no such file; {hint}", code="file-not-found")
-    submission = SubmitOptions(file=file).submission()
-    spec, code = submission.spec, submission.code
+    prepared = EnqueueOptions(file=file).prepare()
+    spec, code = prepared.spec, prepared.code
     refuse_unfilled(spec.source, file)
-    for warning in submission.warnings:
+    for warning in prepared.warnings:
         warn(warning)
     sweep = SweepView(
         id="try",
         name=spec.name,
-        digest=submission.digest,
+        digest=prepared.digest,
         launch=code.launch if code.files is None else _live(code.launch, code.folder),
         metric=spec.metric,
         objectives=spec.objectives,

@@ -28,6 +28,7 @@ from hpq.store.wire.trial import NewRow, SignRow, encode_new
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
+from hpq_producer.enqueue.prepare import PreparedSweep, late_search, with_late_search
 from hpq_producer.enqueue.provenance import code_location
 from hpq_producer.enqueue.reuse import (
     OlderResults,
@@ -38,7 +39,6 @@ from hpq_producer.enqueue.reuse import (
     result_key,
     reusable_sets,
 )
-from hpq_producer.enqueue.submission import Submission, late_search, with_late_search
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.sweepfile.key_types import IdleKeys
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
@@ -62,7 +62,7 @@ class Enqueued:
 
 def enqueue_sweep(
     session: Session,
-    submission: Submission,
+    prepared: PreparedSweep,
     *,
     allow_duplicate: bool = False,
     tags: Sequence[str] = (),
@@ -80,10 +80,10 @@ def enqueue_sweep(
         Forbidden: operators let the owner have only a lower priority.
         OutOfReach: the server has no room for the sweep.
     """
-    spec, code = submission.spec, submission.code
-    refuse_unfilled(spec.source, submission.file)
-    writer, search = session.writer(), late_search(submission)
-    existing = None if allow_duplicate else session.reader.sweeps.find_by_digest(submission.digest)
+    spec, code = prepared.spec, prepared.code
+    refuse_unfilled(spec.source, prepared.file)
+    writer, search = session.writer(), late_search(prepared)
+    existing = None if allow_duplicate else session.reader.sweeps.find_by_digest(prepared.digest)
     if existing is not None:
         return _existing(session, existing)
     bundle = _bundle(session, code)
@@ -91,21 +91,21 @@ def enqueue_sweep(
         warn(line)
     sid = new_id(writer, spec.name)
     key = signing.key_of(session.settings, make=True)
-    origin, diff = provenance.collect_provenance(submission)
+    origin, diff = provenance.collect_provenance(prepared)
     sweep = replace(
-        _sweep(session, submission, sid),
+        _sweep(session, prepared, sid),
         tags=tuple(tags),
         provenance=origin,
         bundle=code.launch.code if bundle is not None else "",
     )
-    criteria = _reuse_criteria(submission, sweep)
+    criteria = _reuse_criteria(prepared, sweep)
     older = older_results(session.reader, criteria, reuse) if reuse else {}
     reused: dict[int, TrialView] = {}
     first: Iterable[ParameterSet] = parameter_sets(spec)
     if search is not None:  # a late-bound sweep has no list of trials
         reusable = list(reusable_sets(older, spec))
         first = [*spec.points, *reusable]
-        sweep = with_late_search(sweep, submission, search, len(reusable))
+        sweep = with_late_search(sweep, prepared, search, len(reusable))
     sweep, sign = signing.signed(key, session.settings.prefix, sweep)
     try:
         rows = _rows(spec, first, older, reused)
@@ -164,15 +164,15 @@ def _existing(session: Session, sid: str) -> Enqueued:
     return Enqueued(sid=sid, is_new=False, trials=session.reader.sweeps.get(sid).counts.total)
 
 
-def _reuse_criteria(submission: Submission, sweep: SweepView) -> ReuseCriteria:
-    spec = submission.spec
+def _reuse_criteria(prepared: PreparedSweep, sweep: SweepView) -> ReuseCriteria:
+    spec = prepared.spec
     return ReuseCriteria(
         launch=sweep.launch,
         location=code_location(sweep),
         metric=spec.metric,
         further=sweep.further_metrics,
         seed=spec.keys.seed,
-        any_seed=submission.spec.is_late and spec.keys.replicates == 1,
+        any_seed=prepared.spec.is_late and spec.keys.replicates == 1,
     )
 
 
@@ -243,17 +243,17 @@ def _stall(stall: float | IdleKeys) -> dict[str, Any]:
     return {"stall_s": stall}
 
 
-def _sweep(session: Session, submission: Submission, sid: str) -> SweepView:
+def _sweep(session: Session, prepared: PreparedSweep, sid: str) -> SweepView:
     settings = session.settings
-    spec = submission.spec
-    launch = submission.code.launch
+    spec = prepared.spec
+    launch = prepared.code.launch
     keys = spec.keys
     if launch.code_dir or launch.is_function:
         launch = replace(launch, home=signing.home_id(settings.home, make=True))
     return SweepView(
         id=sid,
         name=spec.name,
-        digest=submission.digest,
+        digest=prepared.digest,
         launch=launch,
         metric=spec.metric,
         objectives=spec.objectives,

@@ -14,8 +14,8 @@ from typer import Argument, Option
 from hpq.errors import UserError
 from hpq.search.samplers import LIMIT
 from hpq_producer.actions.set_limits import check_tags
+from hpq_producer.enqueue.prepare import PreparedSweep, prepare
 from hpq_producer.enqueue.reuse import Reuse
-from hpq_producer.enqueue.submission import Submission, prepare
 from hpq_producer.sweepfile.load import load
 from hpq_views.targets import complete_sweep_ids
 
@@ -23,7 +23,7 @@ Command = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitOptions:
+class EnqueueOptions:
     """The options of a command that takes a sweep file.
 
     Each field is one option: its type, its help text in `Annotated`, and its default.
@@ -89,7 +89,7 @@ class SubmitOptions:
             return None
         return Reuse.ANY_CODE if self.any_code else Reuse.SAME_CODE
 
-    def submission(self) -> Submission:
+    def prepare(self) -> PreparedSweep:
         """Read the sweep file with the options over it, and find its code.
 
         Raises:
@@ -111,14 +111,14 @@ class SubmitOptions:
         return prepare(spec, self.file, self.code, is_live=self.live)
 
 
-def submit_options(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
-    """Make the fields of SubmitOptions options of a command, except those in `without`.
+def enqueue_options(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
+    """Make the fields of EnqueueOptions options of a command, except those in `without`.
 
-    The command's first parameter receives them as one SubmitOptions; its other parameters are
+    The command's first parameter receives them as one EnqueueOptions; its other parameters are
     options of its own. typer reads the options from a function's signature: that of the function
     returned has a parameter for each field, then the command's own.
     """
-    types = get_type_hints(SubmitOptions, include_extras=True)
+    types = get_type_hints(EnqueueOptions, include_extras=True)
     shared = [
         Parameter(
             field.name,
@@ -126,14 +126,14 @@ def submit_options(*, without: Collection[str] = ()) -> Callable[[Command], Comm
             default=Parameter.empty if field.default is MISSING else field.default,
             annotation=types[field.name],
         )
-        for field in fields(SubmitOptions)
+        for field in fields(EnqueueOptions)
         if field.name not in without
     ]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_options(**values: Any) -> None:
-            options = SubmitOptions(**{option.name: values.pop(option.name) for option in shared})
+            options = EnqueueOptions(**{option.name: values.pop(option.name) for option in shared})
             command(options, **values)
 
         _, *own = signature(command, eval_str=True).parameters.values()

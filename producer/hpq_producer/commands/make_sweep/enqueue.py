@@ -1,6 +1,6 @@
-"""`hpq enqueue`, and `submit` and `append` (--into), which `hpq run` also uses.
+"""`hpq enqueue`, and `enqueue_or_append` and `append` (--into), which `hpq run` also uses.
 
-A new option of enqueue, run and plan is a field of SubmitOptions (submit_options.py).
+A new option of enqueue, run and plan is a field of EnqueueOptions (enqueue_options.py).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from hpq.domain.sweep import Launch, SweepState, SweepView
 from hpq.notice import print_message, warn
 from hpq_producer.actions.set_limits import check_tags
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.commands.submit.set_text import describe_set
-from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
+from hpq_producer.commands.make_sweep.enqueue_options import EnqueueOptions, enqueue_options
+from hpq_producer.commands.make_sweep.set_text import describe_set
 from hpq_producer.enqueue.append import AppendPlan, append_trials, plan_append
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
-from hpq_producer.enqueue.submission import Submission, missing_samplers
-from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
+from hpq_producer.enqueue.enqueue_sweep import Enqueued, enqueue_sweep
+from hpq_producer.enqueue.prepare import PreparedSweep, missing_samplers
 from hpq_views.analysis.pruning import describe_target
 from hpq_views.targets import owned_sweep
 from hpq_views.text.console import progress_bar
@@ -36,25 +36,27 @@ _NO_METRIC = (
 )
 
 
-@submit_options()
-def enqueue(options: SubmitOptions, output: Output = Format.TABLE) -> None:
+@enqueue_options()
+def enqueue(options: EnqueueOptions, output: Output = Format.TABLE) -> None:
     """Queue the trials of a sweep file and print the sweep's id.
 
     Examples:
       hpq enqueue sweep.yaml
       hpq enqueue sweep.yaml --count 20
     """
-    submission = options.submission()
-    for warning in submission.warnings:
+    prepared = options.prepare()
+    for warning in prepared.warnings:
         warn(warning)
     with open_session() as session:
         if session.connection is None:  # the image of pods has other packages
-            _warn_of_samplers(submission)
-        done = submit(session, submission, options)
-        _report(session, done, submission, options, output)
+            _warn_of_samplers(prepared)
+        done = enqueue_or_append(session, prepared, options)
+        _report(session, done, prepared, options, output)
 
 
-def submit(session: Session, submission: Submission, options: SubmitOptions) -> Enqueued | Appended:
+def enqueue_or_append(
+    session: Session, prepared: PreparedSweep, options: EnqueueOptions
+) -> Enqueued | Appended:
     """Enqueue a sweep unless an identical one exists, or with --into append to one.
 
     Raises:
@@ -63,11 +65,11 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
         OutOfReach: the server has no room for the trials.
     """
     if options.into is not None:
-        return append(session, submission, options.into, force=options.force)
-    with progress_bar(submission.spec.trials, "writing trials") as progress:
+        return append(session, prepared, options.into, force=options.force)
+    with progress_bar(prepared.spec.trials, "writing trials") as progress:
         return enqueue_sweep(
             session,
-            submission,
+            prepared,
             allow_duplicate=options.new,
             tags=check_tags(options.tags or ()),
             reuse=options.reused_sweeps,
@@ -76,9 +78,9 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
         )
 
 
-def _warn_of_samplers(submission: Submission) -> None:
+def _warn_of_samplers(prepared: PreparedSweep) -> None:
     """Warn if the sampler is not installed here: workers most often have the same packages."""
-    needs, could_use = missing_samplers(submission)
+    needs, could_use = missing_samplers(prepared)
     if needs:
         warn(f"{needs}; this machine lacks it, and workers need it")
     elif could_use:
@@ -159,7 +161,7 @@ def _print_existing(sweep: SweepView, reuse: bool) -> None:
 
 
 def print_enqueued(
-    session: Session, done: Enqueued, sweep: SweepView, submission: Submission
+    session: Session, done: Enqueued, sweep: SweepView, prepared: PreparedSweep
 ) -> None:
     """Print on stderr what was enqueued."""
     print_message(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}")
@@ -167,7 +169,7 @@ def print_enqueued(
         print_message(note)
     if sweep.metric is None:
         print_message(_NO_METRIC)
-    for line in describe_snapshot(submission.code):
+    for line in describe_snapshot(prepared.code):
         print_message(line)
     if sweep.launch.is_frozen:
         for folder in _not_frozen(session, sweep):
@@ -179,8 +181,8 @@ def print_enqueued(
 def _report(
     session: Session,
     done: Enqueued | Appended,
-    submission: Submission,
-    options: SubmitOptions,
+    prepared: PreparedSweep,
+    options: EnqueueOptions,
     output: Format,
 ) -> None:
     """Print what was enqueued or added: data on stdout, the rest on stderr."""
@@ -190,11 +192,11 @@ def _report(
     if isinstance(done, Appended):
         print_appended(done, sweep)
     elif done.is_new:
-        print_enqueued(session, done, sweep, submission)
+        print_enqueued(session, done, sweep, prepared)
         print_if_no_store(session, sweep)
     else:
         _print_existing(sweep, options.reuse)
-        print_owner_and_name(session, sweep, submission.spec.name)
+        print_owner_and_name(session, sweep, prepared.spec.name)
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         print_message(f"{sweep.id} is {sweep.state}; `{sweep.resumed_by}` continues it")
     elif isinstance(done, Enqueued) or done.added:
@@ -223,7 +225,7 @@ class Appended:
     existing: int
 
 
-def append(session: Session, submission: Submission, ref: str, *, force: bool) -> Appended:
+def append(session: Session, prepared: PreparedSweep, ref: str, *, force: bool) -> Appended:
     """Show the trials of a file that a sweep lacks, and add them.
 
     Raises:
@@ -231,12 +233,12 @@ def append(session: Session, submission: Submission, ref: str, *, force: bool) -
         UserError: the file does not fit the sweep, or the sweep was stopped or cancelled.
     """
     sweep = owned_sweep(session, ref, force)
-    plan = plan_append(session, sweep, submission)
+    plan = plan_append(session, sweep, prepared)
     show_plan(sweep, plan)
     added = 0
     if plan.new:
         with progress_bar(len(plan.new), "writing trials") as progress:
-            added = append_trials(session, sweep, submission, plan, progress=progress, warn=warn)
+            added = append_trials(session, sweep, prepared, plan, progress=progress, warn=warn)
     return Appended(sid=sweep.id, added=added, existing=plan.existing)
 
 
