@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import pytest
 from redis import Redis
 
+from hpq.domain.attempt import Reason
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialId, TrialState
 from hpq.redis.acl import users
@@ -126,6 +127,59 @@ def test_a_trial_is_cancelled_and_retried(
     assert "1 trial cancelled" in answered(shown, "Yes")
     shown.until("document.querySelector('[data-verb=retry]') !== null")
     assert state(3) is TrialState.CANCELLED and state(2) is TrialState.QUEUED
+
+
+def test_chosen_trials_are_cancelled_at_once_and_queued_again(
+    serve, sweep_of, begin, store, reader, tab: Callable[..., Tab]
+) -> None:
+    sweep: SweepView = sweep_of(6)
+    claims = [begin(value) for value in (0.5, 0.4, 0.3, 0.2)]
+
+    def states() -> str:
+        found = [reader.trials.get(TrialId(sweep=sweep.id, number=n)).state for n in range(1, 7)]
+        return " ".join(found)
+
+    shown = serve("--allow-actions").show(tab(), f"/sweep/{sweep.id}")
+    assert not shown.page.is_visible("#chosen")
+    for n in (2, 4):
+        shown.page.check(f"#table [data-n='{n}'] input")
+    assert shown.text("#chosen-n") == "2 trials chosen" and not shown.page.is_visible("#trial")
+    assert not shown.page.is_visible("#chosen [data-verb=retry]")
+    shown.page.click("#chosen [data-verb=cancel]")
+    assert "2 trials cancelled" in answered(shown, "Yes")
+    for claim in claims:
+        store.release(claim, Reason.STOPPING)
+    assert states() == "queued cancelled queued cancelled queued queued"
+    shown.until("document.querySelector('#chosen [data-verb=cancel]').hidden")
+    shown.page.fill("#where", "x < 2")
+    shown.page.press("#where", "Enter")
+    shown.until("document.querySelectorAll('#table tbody tr').length === 1")
+    shown.page.check("#table thead input")  # adds those that match
+    assert shown.text("#chosen-n") == "3 trials chosen"
+    assert shown.text("#chosen code") == f"hpq cancel {sweep.id} 1"
+    shown.page.click("#chosen [data-verb=retry]")
+    shown.until("document.querySelector('.meta + [role=status]').textContent.includes('2 trials')")
+    assert states() == "queued queued queued queued queued queued"
+    shown.page.click("#unchoose")
+    assert not shown.page.is_visible("#chosen") and not shown.page.is_checked("#table thead input")
+    assert all("409 (Conflict)" in one for one in shown.messages)
+
+
+def test_a_page_that_only_reads_prints_the_command_for_chosen_trials(
+    serve, sweep_of, begin, store, hpq, reader, tab: Callable[..., Tab]
+) -> None:
+    sweep: SweepView = sweep_of(4, replicates=2)
+    claims = [begin(value) for value in (0.5, 0.4, 0.3)]
+    shown = serve().show(tab(), f"/sweep/{sweep.id}")
+    shown.page.check("#table tbody tr:first-child input")  # a row of two replicates
+    assert shown.text("#chosen-n") == "2 trials chosen" and shown.count("#chosen [data-verb]") == 0
+    command = shown.text("#chosen code").split()
+    assert hpq(*command[1:], "--yes").returncode == 0
+    for claim in claims:
+        store.release(claim, Reason.STOPPING)
+    counts = reader.sweeps.get(sweep.id).counts
+    assert (counts.cancelled, counts.queued) == (2, 2)
+    assert shown.messages == []
 
 
 def test_only_a_click_on_a_page_of_this_dashboard_changes_a_sweep(

@@ -87,6 +87,48 @@ const asked = {
     morph($('#picks div'), now);
   },
 };
+// The trials whose boxes are checked, and what the dashboard does to all of them.
+const MOST_CHOSEN = 1000; // the address of a click names each
+const choice = {
+  of: (d) => (d.chosen ??= new Set()), // numbers
+  rows: () => [...new Set(S.kept.map((i) => S.d.lead[i]))], // of all pages
+  toggle(rows, isOn) {
+    const { lead, trials } = S.d,
+      all = new Set(rows),
+      numbers = trials.n.filter((_, i) => all.has(lead[i])); // replicates are one row
+    for (const n of numbers) choice.of(S.d)[isOn ? 'add' : 'delete'](n);
+    S.d.chosen = new Set([...S.d.chosen].slice(0, MOST_CHOSEN));
+    choice.draw();
+  },
+  draw() {
+    const box = $('#chosen');
+    if (!box) return; // a report
+    const d = S.d,
+      isChosen = (i) => choice.of(d).has(d.trials.n[i]),
+      isOpen = (n) => ['queued', 'running'].includes(d.states[d.trials.state[d.at_of.get(n)]]),
+      some = [...choice.of(d)].filter((n) => d.at_of.has(n)).sort((a, b) => a - b),
+      rows = choice.rows();
+    for (const row of $$('#table tbody tr'))
+      $('input', row).checked = isChosen(d.at_of.get(+row.dataset.n));
+    $('#table thead input').checked = rows.length > 0 && rows.every(isChosen);
+    box.hidden = !some.length;
+    $('#chosen-n').textContent = `${trialsOf(some.length)} chosen`;
+    const numbers = { cancel: some.filter(isOpen), retry: some.filter((n) => !isOpen(n)) };
+    for (const button of $$('[data-verb]', box)) {
+      const { verb } = button.dataset,
+        words = numbers[verb].join(' ');
+      Object.assign(button, {
+        hidden: !words,
+        title: `hpq ${verb} ${d.id} ${words}`,
+        textContent: `${button.value} ${count(numbers[verb].length)} …`,
+      });
+      button.dataset.words = words;
+    }
+    $('.command', box).hidden = !numbers.cancel.length;
+    $('code', box).textContent = `hpq cancel ${d.id} ${numbers.cancel.join(' ')}`;
+  },
+};
+const boxOf = (text) => el('input', '', { type: 'checkbox', ariaLabel: text, title: text });
 const WIDE = 24; // parameters in a row
 function lastOf(d, name, i) {
   // the last value of a metric; of replicates, their mean
@@ -202,6 +244,7 @@ const table = {
         button.textContent += table.isFalling(c) ? ' ↓' : ' ↑';
       }
       if (order.length && isNumber(c.value(order[0]))) cell.className = 'num';
+      if (c.id === 'n' && $('#chosen')) cell.append(boxOf('Choose all trials that match'), ' ');
       cell.append(button);
       head.append(cell);
     }
@@ -218,7 +261,12 @@ const table = {
                 className: isNumber(v) || (v === null && text) ? 'num' : '',
                 title: String(text).length > 30 ? text : '',
               });
-            if (c.id === 'n' && S.link) cell.replaceChildren(el('a', text, { href: S.link(v) }));
+            if (c.id === 'n' && S.link)
+              cell.replaceChildren(
+                boxOf(`Choose trial ${v}`),
+                ' ',
+                el('a', text, { href: S.link(v) }),
+              );
             return cell;
           }),
         );
@@ -227,6 +275,7 @@ const table = {
     );
     morph($('#table thead'), top);
     morph($('#table tbody'), rows);
+    choice.draw();
   },
   mark() {
     const lead = S.d.lead[S.sel],
@@ -313,6 +362,7 @@ const listed = {
   },
 };
 const selectRow = ({ target }) => {
+  if (target.matches('input')) return;
   const row = target.closest('tr');
   if (row) select(S.d.at_of.get(+row.dataset.n));
 };
@@ -322,11 +372,21 @@ $('#table tbody').addEventListener('keydown', (event) => {
 });
 $('#table thead').addEventListener('click', ({ target }) => {
   const id = target.closest('th')?.dataset.key;
-  if (!id) return;
+  if (!id || target.matches('input')) return;
   table.isDown = table.sort === id && !table.isDown;
   table.sort = id;
   table.page = 0;
   table.draw();
+});
+$('#table').addEventListener('change', ({ target }) => {
+  if (!target.matches('th input, td input')) return;
+  const row = target.closest('tbody tr'),
+    rows = row ? [S.d.at_of.get(+row.dataset.n)] : choice.rows();
+  choice.toggle(rows, target.checked);
+});
+$('#unchoose')?.addEventListener('click', () => {
+  S.d.chosen.clear();
+  choice.draw();
 });
 for (const kind of ['change', 'search'])
   $('#where')?.addEventListener(kind, ({ target }) => {
