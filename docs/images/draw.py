@@ -14,8 +14,8 @@ from rich.console import Console
 
 from hpq.domain.status import Worker
 from hpq.domain.trial import Point, TrialState, TrialView
+from hpq_views.command_output.summary_page import importance_lines
 from hpq_views.page.sweep_data import SweepData
-from hpq_views.reports.summary_page import importance_lines
 from hpq_views.text.screen import DrawnLines
 from hpq_views.text.style import TerminalInfo
 from hpq_views.watch.frame import render

@@ -55,7 +55,7 @@ LAYERS = {
         analysis targets
         export why
         follow
-        reports
+        command_output
         page watch
     """,
     "hpq_ops": """

@@ -27,8 +27,8 @@ from hpq_views.analysis.selection import (
     refuse_unknown_metric,
 )
 from hpq_views.analysis.summary import summaries_of
+from hpq_views.command_output.sweep_table import COLUMNS, SweepList, explain_waits
 from hpq_views.follow import wait_until_over
-from hpq_views.reports.sweep_table import COLUMNS, SweepList, explain_waits
 from hpq_views.targets import owned_sweep
 from hpq_views.text.text import clean, planned
 

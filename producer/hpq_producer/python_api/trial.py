@@ -18,8 +18,8 @@ from hpq_producer.python_api.frames import Metrics, history_frame
 from hpq_views.analysis.history import Attempt, attempts_of
 from hpq_views.analysis.records import best_values, flat_record
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.reports.logs import Cleaner, read_log
-from hpq_views.reports.ranking import result_columns, result_row
+from hpq_views.command_output.logs import Cleaner, read_log
+from hpq_views.command_output.ranking import result_columns, result_row
 from hpq_views.text.style import Span, plain
 from hpq_views.text.tables import Column, lay
 from hpq_views.text.text import clean

@@ -10,7 +10,7 @@ from hpq.domain.metric_check import metric_warning, near_miss
 from hpq.domain.sweep import Metric
 from hpq.domain.trial import Failure, FailureKind, TrialState, TrialView
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.reports.show import sweep_lines, trial_lines
+from hpq_views.command_output.show import sweep_lines, trial_lines
 from hpq_views.text.style import plain
 from hpq_worker.lease.report_buffer import ReportBuffer
 from tests.support.views import sweep_view, trial_view

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpq_views.reports.logs import Cleaner
+from hpq_views.command_output.logs import Cleaner
 from hpq_views.text.charts import Scale, buckets, curve, curve_scale, plot
 from hpq_views.text.text import (
     abbreviate,

@@ -17,7 +17,7 @@ from hpq_views.analysis.pruning import (
     describe_target,
 )
 from hpq_views.analysis.summary import SweepSummary
-from hpq_views.reports.summary_page import saved_lines
+from hpq_views.command_output.summary_page import saved_lines
 from hpq_views.text.style import plain
 from hpq_views.watch.event_log import event_line
 from tests.support.views import sweep_view, trial_view

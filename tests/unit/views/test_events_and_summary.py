@@ -15,7 +15,7 @@ from hpq.error_codes import ExitCode
 from hpq.errors import UserError
 from hpq.notice import plural
 from hpq_views.analysis.summary import SweepSummary, effect
-from hpq_views.reports.summary_page import effect_lines, failure_lines
+from hpq_views.command_output.summary_page import effect_lines, failure_lines
 from hpq_views.text.charts import bar, ends_of, scale_of
 from hpq_views.text.style import Span, fold, plain
 from hpq_views.text.tables import Column, lay

@@ -13,10 +13,10 @@ from hpq.domain.trial import Failure, FailureKind, Point, TrialState, TrialView
 from hpq_producer.python_api.trial import trial_listing
 from hpq_views.analysis.history import Attempt
 from hpq_views.analysis.trial_row import TrialRow
+from hpq_views.command_output.ranking import result_row
+from hpq_views.command_output.show import attempt_lines, trial_lines
 from hpq_views.page.render import sweep_head
 from hpq_views.page.sweep_data import encode_trials
-from hpq_views.reports.ranking import result_row
-from hpq_views.reports.show import attempt_lines, trial_lines
 from hpq_views.text.style import plain
 from hpq_views.text.text import failure_words
 from hpq_views.watch.trial_columns import trial_cells

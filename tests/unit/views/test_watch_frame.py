@@ -20,7 +20,7 @@ from hpq.domain.trial import Failure, FailureKind, Params, Point, TrialState, Tr
 from hpq.notice import Notice
 from hpq_views.analysis.pareto_front import front_of
 from hpq_views.analysis.winner_evidence import judge
-from hpq_views.reports.sweep_table import SweepList
+from hpq_views.command_output.sweep_table import SweepList
 from hpq_views.text.charts import Scale
 from hpq_views.text.style import TerminalInfo, paint
 from hpq_views.text.text import to_ascii, width

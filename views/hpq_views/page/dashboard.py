@@ -39,6 +39,9 @@ from hpq.domain.sweep import Counts
 from hpq.domain.trial import TrialId
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
 from hpq.redis.client import explain, short_reason
+from hpq_views.command_output.logs import read_log
+from hpq_views.command_output.stored_files import has_file, holder_of, store_of
+from hpq_views.command_output.sweep_table import COLUMNS, read_sweeps
 from hpq_views.page.clicks import Actions
 from hpq_views.page.curves import pack_curves
 from hpq_views.page.live import Listing, LiveSweep, Polled
@@ -54,9 +57,6 @@ from hpq_views.page.render import (
 from hpq_views.page.sweep_data import SweepData, read_more
 from hpq_views.page.trial_page import PICTURES, TrialPage
 from hpq_views.page.trial_table import encode_table
-from hpq_views.reports.logs import read_log
-from hpq_views.reports.stored_files import has_file, holder_of, store_of
-from hpq_views.reports.sweep_table import COLUMNS, read_sweeps
 from hpq_views.text.text import clean, clean_block
 
 _SWEEPS = 200  # at most in a list

@@ -33,12 +33,12 @@ from hpq_views.analysis.history import Attempt, attempts_of, read_curves
 from hpq_views.analysis.pareto_front import Front, dominators, metrics_of, place_of
 from hpq_views.analysis.records import finite
 from hpq_views.analysis.trial_row import TrialRow
+from hpq_views.command_output.logs import LINES
+from hpq_views.command_output.show import shown_metrics, trial_facts
+from hpq_views.command_output.stored_files import has_file, holder_of, store_of, why_no_files
 from hpq_views.page.curves import thinned
 from hpq_views.page.live import Listing, digest
 from hpq_views.page.render import part
-from hpq_views.reports.logs import LINES
-from hpq_views.reports.show import shown_metrics, trial_facts
-from hpq_views.reports.stored_files import has_file, holder_of, store_of, why_no_files
 from hpq_views.text.charts import is_wide
 from hpq_views.text.text import clean, clean_block, value
 

@@ -25,8 +25,8 @@ from hpq.store.reader import StoreReader
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.selection import Selection
 from hpq_views.analysis.summary import SweepSummary
+from hpq_views.command_output.summary_page import importance_lines
 from hpq_views.follow import BLOCK_MS, is_over_or_held
-from hpq_views.reports.summary_page import importance_lines
 from hpq_views.text.console import terminal_info
 from hpq_views.text.screen import LiveScreen
 from hpq_views.text.style import Line, Span, Style, TerminalInfo

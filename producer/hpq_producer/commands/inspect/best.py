@@ -31,8 +31,8 @@ from hpq_views.analysis.selection import (
 )
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner_evidence import judge_winner, merge_ranked
-from hpq_views.reports.ranking import show_ranking, standing_lines, write_trials
-from hpq_views.reports.summary_page import winner_lines
+from hpq_views.command_output.ranking import show_ranking, standing_lines, write_trials
+from hpq_views.command_output.summary_page import winner_lines
 from hpq_views.targets import SweepRefs, find_target
 from hpq_views.text.console import show_lines
 from hpq_views.text.output import Format, show_data

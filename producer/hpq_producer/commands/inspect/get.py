@@ -14,8 +14,14 @@ from hpq.domain.trial import Artifacts, TrialId, TrialView
 from hpq.errors import NotFound, UserError
 from hpq.filestore.base import Gone, UnreadableFile, copy_out
 from hpq.notice import print_message
-from hpq_views.reports.show import artifact_lines
-from hpq_views.reports.stored_files import has_file, holder_of, shared_file, store_of, why_no_files
+from hpq_views.command_output.show import artifact_lines
+from hpq_views.command_output.stored_files import (
+    has_file,
+    holder_of,
+    shared_file,
+    store_of,
+    why_no_files,
+)
 from hpq_views.targets import find_target
 from hpq_views.text.console import progress_bar, show_lines
 from hpq_views.text.text import clean

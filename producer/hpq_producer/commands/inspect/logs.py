@@ -12,7 +12,7 @@ from typer import Argument, Option
 from hpq.access.session import Session, open_session
 from hpq.domain.trial import OTHER_CODE, TrialView
 from hpq.notice import print_message, tagged
-from hpq_views.reports.logs import Cleaner, follow_log, read_log
+from hpq_views.command_output.logs import Cleaner, follow_log, read_log
 from hpq_views.targets import complete_sweep_ids, find_trial
 from hpq_views.text.text import WHY_THINNED, clean
 

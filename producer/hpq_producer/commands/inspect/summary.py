@@ -10,8 +10,8 @@ from hpq.access.session import open_session
 from hpq.errors import UserError
 from hpq_producer.commands.common_flags import Output
 from hpq_views.analysis.selection import refuse_incomparable
-from hpq_views.reports.comparison import print_comparison
-from hpq_views.reports.summary_page import print_summary, print_summary_data
+from hpq_views.command_output.comparison import print_comparison
+from hpq_views.command_output.summary_page import print_summary, print_summary_data
 from hpq_views.targets import SweepRefs
 from hpq_views.text.output import Format
 

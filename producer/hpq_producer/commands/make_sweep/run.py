@@ -38,7 +38,7 @@ from hpq_producer.commands.make_sweep.enqueue_options import EnqueueOptions, enq
 from hpq_producer.enqueue.enqueue_sweep import Enqueued
 from hpq_producer.enqueue.prepare import PreparedSweep, missing_samplers, without_gpu
 from hpq_producer.local_workers import LocalWorkers, exit_on_signals
-from hpq_views.reports.summary_page import print_summary
+from hpq_views.command_output.summary_page import print_summary
 from hpq_views.text.console import discard_stdout
 from hpq_views.text.screen import ask_key
 from hpq_views.text.text import trials_of

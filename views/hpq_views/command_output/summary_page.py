@@ -19,9 +19,9 @@ from hpq_views.analysis.rank_results import Standings, standings_of
 from hpq_views.analysis.records import sweep_record, trial_record
 from hpq_views.analysis.summary import Effect, Level, SweepSummary, summaries_of
 from hpq_views.analysis.winner_evidence import MOST_JUDGED, Winner, judge_winner
-from hpq_views.reports.provenance import describe_versions
-from hpq_views.reports.ranking import show_ranking, standing_lines
-from hpq_views.reports.sweep_table import explain_waits
+from hpq_views.command_output.provenance import describe_versions
+from hpq_views.command_output.ranking import show_ranking, standing_lines
+from hpq_views.command_output.sweep_table import explain_waits
 from hpq_views.text.charts import Scale, bar, curve, ends_of, scale_of
 from hpq_views.text.console import show_lines, stdout_info
 from hpq_views.text.output import Format, show_data

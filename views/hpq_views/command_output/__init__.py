@@ -1,0 +1,1 @@
+"""What commands print of a sweep, a trial, or several."""

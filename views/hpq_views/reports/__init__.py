@@ -1,1 +1,0 @@
-"""What a command prints of a sweep, a trial, or several."""
