@@ -22,7 +22,7 @@ from hpq.notice import tagged
 from hpq.settings import LAST_WORDS_S, Settings
 from hpq_worker.consumer.run_limit import RunBudget
 from hpq_worker.health.health import Health
-from hpq_worker.process import exit_report
+from hpq_worker.process import exit_reason
 from hpq_worker.process.config import WorkerConfig, start
 from hpq_worker.process.logs import tell
 from hpq_worker.process.process_tree import adopt_orphans, is_stopped, kill_orphans
@@ -70,7 +70,7 @@ class Supervisor:
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
         self._healthy_at = time.monotonic()  # when a worker last was
         self._exit_code = int(ExitCode.DONE)
-        self._report_fds: dict[int, int] = {}  # exit reports, by slot
+        self._reason_fds: dict[int, int] = {}  # pipes with exit reasons, by slot
         self._started_at: dict[int, float] = {}
         self._start_at = dict.fromkeys(range(len(slots)), 0.0)
         self._backoff_s = dict.fromkeys(range(len(slots)), 1.0)
@@ -128,10 +128,10 @@ class Supervisor:
             self._health.worker_ended(slot)
         with suppress(OSError, MemoryError):  # `_start` kills them, or starts no worker
             self._kill_orphans()
-        report = exit_report.read(self._report_fds.pop(slot))
-        if report is not None and self._exit_code == ExitCode.DONE:  # only the first is printed
-            tell("hpq worker", report.line)
-            if report.is_final and not self._signals.is_stopping:
+        reason = exit_reason.read(self._reason_fds.pop(slot))
+        if reason is not None and self._exit_code == ExitCode.DONE:  # only the first is printed
+            tell("hpq worker", reason.line)
+            if reason.is_final and not self._signals.is_stopping:
                 self._exit_code = status
                 self._signals.request_shutdown()  # the other workers end as on SIGTERM
         if self._has_left(slot, status) and not self._signals.is_stopping:
@@ -160,8 +160,8 @@ class Supervisor:
         try:
             self._start(slot)
         except (OSError, MemoryError) as error:  # short of memory, or of files
-            if slot in self._report_fds:
-                os.close(self._report_fds.pop(slot))
+            if slot in self._reason_fds:
+                os.close(self._reason_fds.pop(slot))
             line = tagged("cannot start worker %d: %r; trying again in %.0f s", "worker-fault")
             log.error(line, slot, error, self._put_off(slot))
 
@@ -177,15 +177,15 @@ class Supervisor:
             del env["CUDA_VISIBLE_DEVICES"]
         # A session of its own: Ctrl-C in the terminal reaches the supervisor, which forwards it.
         state = None if self._health is None else self._health.worker_started(slot)
-        self._report_fds[slot], report = os.pipe()
+        self._reason_fds[slot], write_fd = os.pipe()
         try:
-            config = replace(self._config, state=state, exit_report=report)
-            inherited = (report, *config.run_budget)
+            config = replace(self._config, state=state, exit_reason=write_fd)
+            inherited = (write_fd, *config.run_budget)
             if state is not None:
                 inherited = (state, *inherited)
             self._workers[slot] = start("hpq_worker.consumer", env, config, inherited)
         finally:
-            os.close(report)
+            os.close(write_fd)
         self._started_at[slot] = time.monotonic()
 
     def _schedule_restart(self, slot: int, status: int) -> None:

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from hpq_worker.process.config import WORKER, receive
 found = asdict(receive(WORKER))
 left, words = sys.stdin.buffer.read().decode(), sys.argv
-os.write(found["exit_report"], json.dumps([found, left, words[1:], dict(os.environ)]).encode())
+os.write(found["exit_reason"], json.dumps([found, left, words[1:], dict(os.environ)]).encode())
 """
 
 ANSWER_PARENT = """
@@ -35,7 +35,7 @@ def test_a_process_gets_its_whole_configuration_and_no_secret_on_its_command_lin
     answers, answer = os.pipe()
     config = WorkerConfig(
         secrets={"HPQ_CODE_KEY": "hidden \udcff"},
-        exit_report=answer,
+        exit_reason=answer,
         run_budget=(7, 8),
         caller=CallerConfig(commands=3, answers=4, output=5, count=2),
     )

@@ -43,7 +43,7 @@ from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.outage_log import OutageLog
 from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.webhooks import Notices
-from hpq_worker.process import devices, exit_report, logs
+from hpq_worker.process import devices, exit_reason, logs
 from hpq_worker.process.config import WORKER, WorkerConfig, receive
 from hpq_worker.process.process_tree import adopt_orphans, end_with_parent
 from hpq_worker.process.signals import Signals
@@ -112,7 +112,7 @@ def _reaper(
 def _signals(settings: Settings, config: WorkerConfig, progress: Progress) -> Signals:
     signals = Signals(settings.grace_s)
     signals.install()
-    watchdog = Watchdog(progress, settings.lease_s, settings.grace_s, config.exit_report)
+    watchdog = Watchdog(progress, settings.lease_s, settings.grace_s, config.exit_reason)
     watchdog.start(config.parent)
     end_with_parent(config.parent)  # a worker must not outlive a supervisor that was killed
     adopt_orphans()
@@ -239,7 +239,7 @@ def main() -> None:
     except HpqError as error:
         if caller is not None:
             caller.tell_over(str(error.notice))
-        elif not exit_report.write(error, config.exit_report):
+        elif not exit_reason.write(error, config.exit_reason):
             logs.tell("hpq worker", str(error.notice))
         code = error.exit_code
     sys.exit(int(code))

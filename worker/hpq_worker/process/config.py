@@ -34,7 +34,7 @@ class WorkerConfig:
     secrets: Mapping[str, str] = field(default_factory=dict)  # variables
     parent: int | None = None  # process id that this worker ends with; None: the present parent
     state: int | None = None  # the file that probes are answered from
-    exit_report: int | None = None
+    exit_reason: int | None = None
     run_budget: tuple[int, ...] = ()  # the read end and the write end
     is_until_over: bool = False  # exit when HPQ_SWEEP is over
     until_idle_s: float = 0.0  # exit when no trial could be claimed for so long; 0: never
@@ -67,7 +67,7 @@ WORKER = records.Record(
     secrets=records.by_name(records.text),
     parent=_WHOLE,
     state=_WHOLE,
-    exit_report=_WHOLE,
+    exit_reason=_WHOLE,
     run_budget=records.several(records.whole),
     is_until_over=records.flag,
     until_idle_s=records.real,

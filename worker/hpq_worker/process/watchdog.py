@@ -22,7 +22,7 @@ from typing import TypeVar
 from hpq.error_codes import ExitCode
 from hpq.errors import HpqError
 from hpq.settings import LAST_WORDS_S
-from hpq_worker.process import exit_report
+from hpq_worker.process import exit_reason
 from hpq_worker.process.process_tree import kill_orphans
 
 TURN_S = 0.5  # the longest wait of a main loop between two stamps
@@ -79,12 +79,12 @@ class Watchdog:
     """
 
     def __init__(
-        self, progress: Progress, lease_s: float, grace_s: float, exit_report: int | None = None
+        self, progress: Progress, lease_s: float, grace_s: float, exit_reason: int | None = None
     ) -> None:
-        """`exit_report` is the pipe to the supervisor."""
+        """`exit_reason` is the pipe to the supervisor."""
         self._progress = progress
         self._grace_s = grace_s
-        self._exit_report = exit_report
+        self._exit_reason = exit_reason
         self._limit_s = max(_LEAST_S, 2 * lease_s)
         self._main = get_ident()
         self._began = Event()
@@ -126,7 +126,7 @@ class Watchdog:
         try:
             # Through the supervisor's pipe: a write to stderr may wait for its reader.
             error = HpqError(f"a worker ended: {why}", code="worker-fault")
-            exit_report.write(error, self._exit_report)
+            exit_reason.write(error, self._exit_reason)
             kill_orphans(())
         finally:
             os._exit(int(ExitCode.OUT_OF_REACH))

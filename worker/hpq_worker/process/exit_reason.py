@@ -15,7 +15,7 @@ _FINAL = (UserError, NotFound, Forbidden, ServerTooOld)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExitReport:
+class ExitReason:
     """Why a worker ended; `is_final` if another worker would end for the same reason."""
 
     line: str
@@ -23,21 +23,21 @@ class ExitReport:
 
 
 def write(error: HpqError, fd: int | None) -> bool:
-    """Write a report to the pipe of the supervisor; False without a reader."""
+    """Write the reason to the pipe of the supervisor; False without a reader."""
     text = " ".join(str(error).split())[: _MOST_BYTES // 8]  # JSON may make six bytes of one
     line = tagged(text, error.code)
-    report = ExitReport(line=line, is_final=isinstance(error, _FINAL))
+    reason = ExitReason(line=line, is_final=isinstance(error, _FINAL))
     with suppress(OSError):
-        return fd is not None and os.write(fd, json.dumps(asdict(report)).encode()) > 0
+        return fd is not None and os.write(fd, json.dumps(asdict(reason)).encode()) > 0
     return False
 
 
-def read(fd: int) -> ExitReport | None:
-    """Read the report of a worker that has ended, None if it wrote none; closes the pipe."""
+def read(fd: int) -> ExitReason | None:
+    """Read the reason of a worker that has ended, None if it wrote none; closes the pipe."""
     os.set_blocking(fd, False)  # a process that it started may hold the other end
     try:
         with suppress(OSError, ValueError, TypeError):
-            return ExitReport(**json.loads(os.read(fd, _MOST_BYTES)))
+            return ExitReason(**json.loads(os.read(fd, _MOST_BYTES)))
         return None
     finally:
         os.close(fd)
