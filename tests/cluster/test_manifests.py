@@ -44,7 +44,7 @@ def objects() -> list[Yaml]:
     """Every object of every component; what is the same in several is there once."""
     texts = [render(load(text=text, flags=IN_PLACE)) for text in FILES]
     texts += [render(load(folder() / "cluster.yaml"))]
-    texts += [(folder() / "fill.yaml").read_text("utf-8")]
+    texts += [(folder() / "copy-data.yaml").read_text("utf-8")]
     found = {json.dumps(o): o for text in texts for o in yaml.safe_load_all(text)}
     return list(found.values())
 

@@ -59,7 +59,7 @@ LAYERS = {
         page watch
     """,
     "hpq_ops": """
-        audit doctor shipped
+        audit doctor installed_files
         manifests
     """,
     "hpq_producer": """

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from hpq_ops.shipped import shipped
+from hpq_ops.installed_files import installed_folder
 
 Object = dict[str, Any]
 Objects = dict[tuple[str, str], Object]  # by kind and name
@@ -30,7 +30,7 @@ _ADDED = ("envFrom", "rules", "tolerations")  # lists to which changes add; they
 
 def folder() -> Path:
     """Return the directory of the manifests in the installed package or in a checkout."""
-    return shipped("k8s")
+    return installed_folder("k8s")
 
 
 def documents(place: str) -> list[Object]:

@@ -24,7 +24,7 @@ from hpq.redis import address_file
 from hpq.redis.credentials import is_local, redact
 from hpq.settings import LAST_WORDS_S, Settings, read
 from hpq.shell import shell_line
-from hpq_ops.shipped import own_path
+from hpq_ops.installed_files import own_path
 from hpq_producer.commands.common_flags import checked_name
 from hpq_views.text.text import trials_of
 

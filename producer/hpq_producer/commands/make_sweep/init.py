@@ -12,7 +12,7 @@ from hpq.notice import print_message
 from hpq.shell import shell_hint
 from hpq.yamlfile.document import read
 from hpq.yamlfile.yaml_reader import parse
-from hpq_ops.shipped import shipped
+from hpq_ops.installed_files import installed_folder
 from hpq_producer.scaffold import script as script_reader
 from hpq_producer.scaffold.script_contents import UNKNOWN
 from hpq_producer.scaffold.template import sweep_file, unfilled
@@ -95,7 +95,7 @@ def _data_of(path: Path, script: Path) -> Any:
 
 def _example(name: str, out: Path) -> None:
     """Write an example sweep file and its program, beside each other."""
-    files = {path.stem: path for path in sorted(shipped("configs").glob("*.yaml"))}
+    files = {path.stem: path for path in sorted(installed_folder("configs").glob("*.yaml"))}
     if name not in files:
         raise UserError(f"--example {name}: unknown; use one of {', '.join(files)}")
     text = _FIRST_LINE + files[name].read_text("utf-8")

@@ -11,7 +11,7 @@ from hpq.errors import UserError
 _HERE = Path(__file__).resolve().parent
 
 
-def shipped(name: str) -> Path:
+def installed_folder(name: str) -> Path:
     """Find a folder in the installed package, or else in the checkout around the package.
 
     Raises:
