@@ -174,6 +174,7 @@ class Settings:
     gpus_per_trial: int = 1
     trials_per_gpu: int = 1
     cpus: int = 0  # a pod's request; 0 = unknown
+    cache_bytes: int = 0  # that the volume of HPQ_HOME may hold; 0 = unknown
     pod_gpus: str = ""  # RESOURCE=N of the pod; empty = none
     code: Path | None = None
     python: str = ""  # of programs; empty = the one on PATH
@@ -227,6 +228,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "gpus_per_trial": parse_count(1, 64),
     "trials_per_gpu": parse_count(1, 64),
     "cpus": parse_count(0, 4096),
+    "cache_bytes": parse_count(0, 1 << 60),
     "pod_gpus": parse_pod_gpus,
     "code": parse_folder,
     "python": str,
@@ -274,6 +276,7 @@ ABOUT: Mapping[str, str] = {
     "lost_max": "losses without progress until a trial is poison",
     "gpus_per_trial": "GPUs for each trial",
     "trials_per_gpu": "trials that share a GPU",
+    "cache_bytes": "bytes that the volume of HPQ_HOME may hold before a pod is evicted",
     "cpus": "CPU cores that a pod requests; each trial's OMP_NUM_THREADS is its share of them",
     "pod_gpus": "GPUs that the pod was given, such as nvidia.com/gpu=4: its worker must see them",
     "code": "directory of the programs in an image",

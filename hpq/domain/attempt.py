@@ -59,10 +59,21 @@ class Reason(StrEnum):
     """Why a worker releases a trial uncharged."""
 
     STOPPING = "stopping"
+    OVERFILLED = "overfilled"  # as STOPPING, of a pod whose volume is fuller than allowed
     TIME_UP = "time_up"  # as STOPPING, at the end of the worker's allocation
     DATA_MISSING = "data_missing"
     WORKER_FAULT = "worker_fault"
     REFUSED = "refused"
+
+
+REASON_WORDS: Mapping[Reason, str] = {
+    Reason.STOPPING: "its worker was stopped",
+    Reason.OVERFILLED: "it filled the disk of its pod",
+    Reason.TIME_UP: "the time of its worker was over",
+    Reason.DATA_MISSING: "data missing on its worker",
+    Reason.WORKER_FAULT: "its worker failed",
+    Reason.REFUSED: "its worker cannot run it",
+}
 
 
 CURVE_POINTS = 1_000  # of a metric; a longer curve is thinned

@@ -1,7 +1,8 @@
 """Decide whether a trial whose attempt failed is retried: how often, where, and at whose charge.
 
 `RETRY_RULES` is the whole policy, one row for each failure kind. Its counters are in Redis, so the
-scripts apply it: commit.lua receives the row of the failure, and reap.lua the limit of losses.
+scripts apply it: commit.lua receives the row of the failure, reap.lua the limit of losses, and
+release.lua that of returns which the trial caused.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from enum import StrEnum
 from hpq.domain.trial import Failure, FailureKind
 
 LOST_MAX = 3  # default of HPQ_LOST_MAX: the loss without progress that makes a trial poison
+# A pod is evicted when its trial overfills its volume; so many returns make the trial poison. What
+# the trial did not cause (preemption, a drain, a lost node) returns it uncharged for ever.
+OVERFILLED_MAX = 3
 AWAIT_LEASES = 4  # a worker that may end but not requeue its trial is awaited for N leases
 
 
@@ -55,7 +59,8 @@ RETRY_RULES: Mapping[FailureKind, RetryRule] = {
     FailureKind.USER_ERROR: RetryRule(retries=0, evidence=_CODE),
     FailureKind.UNREPORTED: RetryRule(retries=0, evidence=_CODE),
     FailureKind.KILLED: RetryRule(retries=1, progress=True, evidence=_UNCLEAR),
-    # No worker commits these: reap.lua requeues a lost trial, or makes it poison (HPQ_LOST_MAX).
+    # No worker commits these: reap.lua requeues a lost trial, or makes it poison (HPQ_LOST_MAX), as
+    # release.lua does with one that overfills its pods.
     FailureKind.LOST: RetryRule(),
     FailureKind.POISON: RetryRule(retries=0),
     FailureKind.UNREADABLE: RetryRule(retries=0),

@@ -75,7 +75,7 @@ class Fleet:
     """The figures of all queues at one moment.
 
     `waiting` and `running` count the trials of sweeps that are not over, by queue and owner;
-    `workers` counts the live workers by queue and state; `gpu_util` is the mean use of the GPUs of
+    `held` counts these sweeps if they are held. `workers` counts the live workers by queue and state; `gpu_util` is the mean use of the GPUs of
     running trials in percent, by queue and host. `gpu_ms` is what owners used since an operator set
     the first limit of any owner. `ended` counts attempts by outcome, kind of failure, and a number
     of seconds that they ran at most.
@@ -84,6 +84,7 @@ class Fleet:
     demand: Mapping[str, int]  # queue → trials that run or could be claimed now
     waiting: Mapping[tuple[str, str], int]
     running: Mapping[tuple[str, str], int]
+    held: Mapping[tuple[str, str], int]
     workers: Mapping[tuple[str, str], int]
     gpu_util: Mapping[tuple[str, str], float]
     gpu_ms: Mapping[str, int]

@@ -330,6 +330,7 @@ class SweepView(RunnableSweep):
     unstored: int = 0  # trials whose files wait for their store
     unkept: int = 0  # trials with files that are in no store and wait for none
     unkept_why: Notice | None = None  # of the last one, which the text names
+    returned: Notice | None = None  # a trial that returns to the queue again and again
     bands: tuple[int, ...] = ()  # early-termination bands that some trial has reached
     counts: Counts = field(default_factory=Counts)
 

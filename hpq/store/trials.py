@@ -25,7 +25,7 @@ from hpq.domain.attempt import (
     ReportBatch,
     WorkerPresence,
 )
-from hpq.domain.retry_policy import AWAIT_LEASES
+from hpq.domain.retry_policy import AWAIT_LEASES, OVERFILLED_MAX
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Artifacts, Claim, TrialId
 from hpq.errors import DecodeError, no_sweep
@@ -200,13 +200,15 @@ class TrialStore:
         )
         return AttachReply(reply)
 
-    def release(self, claim: Claim, reason: Reason, left_ms: int = 0) -> str:
+    def release(self, claim: Claim, reason: Reason, left_ms: int = 0, overfilled: str = "") -> str:
         """Requeue a running trial; the attempt does not count as a failure.
 
         `left_ms` is the rest of the worker's time if the reason is that its time is up.
+        `overfilled` says which volume is how full if that is the reason: the trial is then poison
+        after `OVERFILLED_MAX` such returns.
 
         Returns:
-            `released`, `already`, `stale` or `unknown`.
+            `released`, `poison`, `already`, `stale` or `unknown`.
         """
         reply, rest = self._scripts.run(
             "release",
@@ -216,6 +218,8 @@ class TrialStore:
             reason=reason,
             nonce=claim.nonce,
             left_ms=left_ms or None,
+            overfilled=overfilled or None,
+            overfilled_max=OVERFILLED_MAX,
         )
         self._context.mint(rest[0], rest[1])
         return reply

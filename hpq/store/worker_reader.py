@@ -88,11 +88,12 @@ class WorkerReader:
         demand = _queues(settled)
         limit = memory.get("maxmemory", 0)
         aof_ok = persistence.get("aof_enabled") and persistence.get("aof_last_write_status") == "ok"
-        waiting, running = self._trials(list(demand))
+        waiting, running, held = self._trials(list(demand))
         return Fleet(
             demand=demand,
             waiting=waiting,
             running=running,
+            held=held,
             gpu_ms=self._gpu_ms(),
             workers=Counter((worker.queue, worker.state) for worker in live),
             gpu_util=_gpu_util(live),
@@ -107,7 +108,10 @@ class WorkerReader:
         return _counts(found)
 
     def _trials(self, queues: list[str]) -> tuple[Mapping[tuple[str, str], int], ...]:
-        """Return the waiting and the running trials of open sweeps, by queue and owner."""
+        """Return the waiting and the running trials of open sweeps, and how many are held.
+
+        Each by queue and owner.
+        """
         pipe = self._redis.pipeline(transaction=False)
         for queue in queues:
             pipe.hgetall(self._keys.queue(queue, "owners"))
@@ -126,11 +130,15 @@ class WorkerReader:
         pipe = self._redis.pipeline(transaction=False)
         for _, sid in sweeps:
             pipe.zcard(self._keys.sweep(sid, "waiting"))
+            pipe.hget(self._keys.sweep(sid), "held")
         waiting = Counter[tuple[str, str]]()
-        for (whose, sid), size in zip(sweeps, pipe.execute(raise_on_error=False), strict=True):
+        held = Counter[tuple[str, str]]()
+        of_sweeps: list[Any] = pipe.execute(raise_on_error=False)
+        for (whose, sid), size, why in zip(sweeps, of_sweeps[::2], of_sweeps[1::2], strict=True):
             with suppress(DecodeError):  # `hpq ls` names the sweep
                 waiting[whose] += answered(self._keys.sweep(sid, "waiting"), size)
-        return waiting, running
+                held[whose] += bool(answered(self._keys.sweep(sid), why))
+        return waiting, running, held
 
 
 class OwnerReader:

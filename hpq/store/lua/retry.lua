@@ -29,7 +29,7 @@ local function retry(n)
   if t.reused then add(t, 'unbegun', 1) end
   redis.call('HDEL', t.KEY, 'restarted', 'reused', 'seed', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step',
     'lost_hosts', 'failed_step', 'kind', 'error', 'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts', 'stop',
-    'pruning', 'best_value', 'usage', 'not_run', 'values', 'violations', 'infeasible')
+    'pruning', 'overfilled', 'returns', 'best_value', 'usage', 'not_run', 'values', 'violations', 'infeasible')
   files().forget_unstored(sid, n)
   redis.call('SREM', sweep_key(sid, 'files'), n)
   -- From its checkpoint, a complete or diverged trial would only end the same way.

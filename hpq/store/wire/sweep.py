@@ -11,6 +11,7 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
+from hpq.domain.attempt import REASON_WORDS, Reason
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
 from hpq.domain.status import DurationStats
@@ -179,6 +180,7 @@ def decode_sweep(
         unstored=r.count("unstored"),
         unkept=r.count("unkept"),
         unkept_why=r.parse("unkept_why", None, _decode_unkept),
+        returned=r.parse("returned", None, _decode_returned),
         retry_ended=r.text("retry_ended"),
         reached=r.parse("reached", None, _REACHED.parse),
         bands=r.parse("bands", (), _bands),
@@ -191,6 +193,14 @@ def _decode_unkept(text: str) -> Notice:
     trial, word, why = text.split(" ", 2)
     code = next((one for one in _UNKEPT if one == word), _UNKEPT[0])
     return Notice(code, f"#{count(trial)}: {cut(why)}")
+
+
+def _decode_returned(text: str) -> Notice:
+    """Decode which trial returns again and again: `7 5 stopping`, the trial, how often and why."""
+    trial, times, reason = text.split(" ", 2)
+    why = REASON_WORDS[Reason(reason)]
+    words = f"#{count(trial)} returned to the queue {count(times)} times; the last time {why}"
+    return Notice("trial-returned", words)
 
 
 def decode_durations(key: str, sums: Sequence[bytes | None]) -> DurationStats:

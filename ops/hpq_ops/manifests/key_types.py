@@ -13,6 +13,7 @@ from hpq.settings import ABOUT, read, variable
 from hpq.yamlfile.strict_model import AnyText, Matching, Word, number_as_text, problem
 from hpq_ops.manifests.objects import MERGED
 
+_SIZE = r"(?=[0-9.]*[1-9])[0-9]+(?:\.[0-9]+)?(?:[KMGT]i|[kMGT])"
 _UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
           "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}  # fmt: skip
 # setting that the manifests fill in → what to use instead
@@ -20,6 +21,7 @@ _FIXED = {
     "HPQ_QUEUE": "; use queues",
     "HPQ_IMAGE": "; use image",
     "HPQ_CPUS": "; use cpu of a queue",
+    "HPQ_CACHE_BYTES": "; use ephemeral_storage of a queue",
     "HPQ_POD_GRACE_S": "; use HPQ_GRACE_S",
     "HPQ_NODE": "; remove it",
     "HPQ_POD": "; remove it",
@@ -100,10 +102,7 @@ Cpus = Annotated[
 ]
 Size = Annotated[
     Plain,
-    _matching(
-        r"(?=[0-9.]*[1-9])[0-9]+(?:\.[0-9]+)?(?:[KMGT]i|[kMGT])",
-        "write a size with its unit, such as 64Gi",
-    ),
+    _matching(_SIZE, "write a size with its unit, such as 64Gi"),
 ]
 ObjectName = Annotated[
     Plain, _matching(_OBJECT, "write the name of an object: a-z, 0-9, '-' and '.'")
@@ -147,6 +146,11 @@ Bucket = Annotated[
 ]
 PodFields = Annotated[dict[str, Any], AfterValidator(_pod)]
 Settings = Annotated[dict[str, Word], AfterValidator(_settings)]
+
+
+def is_size(text: str) -> bool:
+    """Return whether a text is a Size."""
+    return bool(re.fullmatch(_SIZE, text))
 
 
 def size_bytes(size: str) -> int:

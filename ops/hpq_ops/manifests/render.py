@@ -16,7 +16,7 @@ from hpq.access.connection_record import deployment_name
 from hpq.store.keys import Keys
 from hpq_ops.manifests import objects
 from hpq_ops.manifests.cluster_file import GPU, ClaimKeys, ClusterFile, QueueKeys, RedisKeys
-from hpq_ops.manifests.key_types import cpus, size_bytes
+from hpq_ops.manifests.key_types import cpus, is_size, size_bytes
 from hpq_ops.manifests.objects import Object, Objects, documents, merge, put
 
 _REDIS_IMAGE = "docker.io/library/redis:7"
@@ -200,6 +200,7 @@ def put_queues(objects: Objects, file: ClusterFile) -> None:
         if file.is_spot(queue):
             own = merge(own, {"spec": spot["spec"]})
         own = merge(own, {"spec": {"template": {"spec": keys.pod or {}}}})
+        own = merge(own, {"spec": {"template": {"spec": _disk_limit(own)}}})
         put(objects, [_of_queue(own, queue, {})])
         selector = {"selector": {"matchLabels": instance(queue)}}
         put(objects, [_of_queue(budget, queue, selector)])
@@ -266,6 +267,17 @@ def _pod(file: ClusterFile, queue: str) -> dict[str, Any]:
         "priorityClassName": keys.priority_class,
     }
     return pod | {name: value for name, value in fields.items() if value}
+
+
+def _disk_limit(own: Object) -> Object:
+    """Return the changes that tell a worker how full its /cache may be, from its final pod."""
+    pod = own["spec"]["template"]["spec"]
+    (volume,) = [one for one in pod["volumes"] if one["name"] == "cache"]
+    size = str((volume.get("emptyDir") or {}).get("sizeLimit", ""))
+    if not is_size(size):
+        return {}
+    env = {"HPQ_CACHE_BYTES": str(size_bytes(size))}
+    return {"containers": [{"name": "worker", "env": _env(env)}]}
 
 
 def _env(values: Mapping[str, str]) -> list[dict[str, str]]:

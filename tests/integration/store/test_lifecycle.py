@@ -16,7 +16,7 @@ from hpq.domain.attempt import (
     ReportBatch,
     WorkerPresence,
 )
-from hpq.domain.retry_policy import RETRY_RULES, Evidence
+from hpq.domain.retry_policy import OVERFILLED_MAX, RETRY_RULES, Evidence
 from hpq.domain.sweep import Launch, SweepState
 from hpq.domain.trial import USAGE, Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
@@ -198,6 +198,35 @@ def test_a_released_trial_is_claimed_next_and_its_old_attempt_is_closed(
     assert store.commit(claim, finished(1.0)) is CommitReply.ALREADY
     again = take(store, who, "b")
     assert isinstance(again, Claim) and again.trial == claim.trial and again.attempt == 2
+
+
+FULL = "/cache holds more than the 1 GiB that a pod may have there"
+
+
+def test_a_trial_that_overfills_its_pods_is_poison_and_one_that_is_preempted_never_is(
+    store, reader, sweep_of, who, control: SweepControl
+) -> None:
+    sweep = sweep_of(2)
+    replies = []
+    for turn in range(OVERFILLED_MAX):  # preempted in between, which does not count
+        store.release(take(store, who, f"a{turn}"), Reason.STOPPING)
+        last = take(store, who, f"b{turn}")
+        replies.append(store.release(last, Reason.OVERFILLED, overfilled=FULL))
+    assert replies == ["released"] * (OVERFILLED_MAX - 1) + ["poison"]
+    assert reader.sweeps.get(sweep.id).returned.text.startswith("#1 ")
+    poisoned, other = (reader.trials.get(TrialId(sweep=sweep.id, number=n)) for n in (1, 2))
+    assert poisoned.failure.kind is FailureKind.POISON and FULL in poisoned.failure.message
+    assert other.state is TrialState.QUEUED
+    assert store.release(last, Reason.OVERFILLED, overfilled=FULL) == "already"
+    for turn in range(20):
+        assert store.release(take(store, who, f"c{turn}"), Reason.STOPPING) == "released"
+    assert reader.sweeps.get(sweep.id).returned.text.startswith("#2 ")
+    assert reader.workers.counters()["returned_again"] > 20
+    assert control.retry(sweep.id, [1]) == 1
+    take(store, who, "d")
+    again = take(store, who, "e")
+    assert again.trial.number == 1
+    assert store.release(again, Reason.OVERFILLED, overfilled=FULL) == "released"
 
 
 def test_nothing_is_claimed_after_pause_returns(

@@ -28,6 +28,7 @@ FLEET = Fleet(
     demand={"big": 3},
     waiting={("big", "ana"): 2},
     running={("big", "ana"): 1},
+    held={("big", "ana"): 1},
     workers={("big", "busy"): 1},
     gpu_util={("big", "node1"): 80.0},
     gpu_ms={"ana": 3_600_000},

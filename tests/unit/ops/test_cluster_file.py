@@ -355,6 +355,21 @@ def test_a_pods_worker_is_told_the_gpus_that_it_must_see(keys: str, given: list[
     assert [e["value"] for e in env if e["name"] == "HPQ_POD_GPUS"] == given
 
 
+@pytest.mark.parametrize(
+    ("keys", "given"),
+    [
+        ("gpus: 0", [str(20 << 30)]),
+        ("gpus: 0, ephemeral_storage: 1500M", ["1500000000"]),
+        ("pod: {volumes: [{name: cache, emptyDir: {sizeLimit: 2Gi}}]}", [str(2 << 30)]),
+        ("pod: {volumes: [{name: cache, emptyDir: null, hostPath: {path: /scratch}}]}", []),
+    ],
+)
+def test_a_pods_worker_is_told_how_full_its_cache_may_be(keys: str, given: list[str]) -> None:
+    (one,) = (o for o in rendered(queue(keys)) if o["kind"] == "Deployment")
+    env = one["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert [e["value"] for e in env if e["name"] == "HPQ_CACHE_BYTES"] == given
+
+
 def test_secrets_are_of_the_namespace_and_the_keys_of_the_file() -> None:
     done = manifests("-", "--secrets", given="namespace: team\n")
     found = {o["metadata"]["name"]: o for o in yaml.safe_load_all(done.stdout)}

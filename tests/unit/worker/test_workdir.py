@@ -117,3 +117,16 @@ def test_what_a_trainer_made_at_its_first_use_is_removed_with_its_attempt(tmp_pa
         paths.remove(keep_out=True)
     assert not list((tmp_path / "work").iterdir())
     assert paths.removed(), "by another process, if the attempt still ran"
+
+
+def test_a_volume_is_overfilled_by_any_files_on_it_beyond_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "hpq"
+    (tmp_path / "elsewhere" / "deep").mkdir(parents=True)
+    monkeypatch.setattr(Path, "is_mount", lambda self: self == tmp_path)
+    (tmp_path / "elsewhere" / "deep" / "temporary").write_bytes(bytes(1 << 20))
+    (tmp_path / "a link").symlink_to("/")
+    assert workdir.overfilled(home, 8 << 20) == ""
+    assert str(tmp_path) in workdir.overfilled(home, 1 << 20)
+    assert workdir.overfilled(home, 0) == ""

@@ -77,6 +77,7 @@ def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> di
         **budget_record(sweep.budget),
         **({"files_not_stored": sweep.unstored} if sweep.unstored else {}),
         **_unkept(sweep),
+        **({"returned": sweep.returned.record()} if sweep.returned else {}),
         "not_taken": why.record() if why else None,
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from hpq.domain.attempt import Reason, curve_points
+from hpq.domain.attempt import REASON_WORDS, curve_points
 from hpq.domain.durations import iso
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import AppendedFile, Metric, SweepView
@@ -259,11 +259,7 @@ def _section(title: str, lines: Iterator[Line]) -> Iterator[Line]:
 MOST_ATTEMPTS = 20  # lines
 _END_WORDS: Mapping[str, str] = {
     FailureKind.LOST.value: "lost its worker",
-    Reason.STOPPING.value: "requeued: its worker was stopped",
-    Reason.TIME_UP.value: "requeued: the time of its worker was over",
-    Reason.REFUSED.value: "requeued: its worker cannot run it",
-    Reason.DATA_MISSING.value: "requeued: data missing on its worker",
-    Reason.WORKER_FAULT.value: "requeued: its worker failed",
+    **{reason.value: f"requeued: {words}" for reason, words in REASON_WORDS.items()},
 }
 
 

@@ -33,6 +33,14 @@ _SECONDS = [4**n for n in range(10)]  # by which commit.lua counts; ten are thre
 _COUNTED = {
     "leases_expired": ("leases_expired", "Leases that expired without a heartbeat."),
     "stale_commits": ("stale_commits", "Results refused because a later attempt has the trial."),
+    "returned_again": (
+        "returned_again",
+        "Returns of a trial to the queue, from its third on; not those of lost workers.",
+    ),
+    "store_refused": (
+        "store_refused",
+        "Trials of which the file store refused a checkpoint or artifacts.",
+    ),
     "set_aside": ("tickets_set_aside", "Entries of ticket queues that were not tickets."),
     "gpu_missing": ("gpu_missing", "Starts of workers that saw fewer GPUs than they were given."),
     "code_refused": (
@@ -102,6 +110,12 @@ def _of_queues(fleet: Fleet) -> Iterator[Metric]:
         fleet.waiting,
     )
     yield _pairs("hpq_trials_running", "Trials that run.", ("queue", "owner"), fleet.running)
+    yield _pairs(
+        "hpq_sweeps_held",
+        "Unfinished sweeps that wait for their owner, after alike failures or at their budget.",
+        ("queue", "owner"),
+        fleet.held,
+    )
     yield _pairs(
         "hpq_fleet_workers",
         "Workers with a heartbeat in the last lease, by state.",

@@ -179,6 +179,7 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
             text = f"{failed} failed; {failures}"
         out.append(Notice("trials-failed", text))
     out += explain_files(sweep)
+    out += explain_returns(sweep)
     out += explain_disks(status.workers)
     return out
 
@@ -195,6 +196,15 @@ def explain_files(sweep: SweepView) -> list[Notice]:
         last = clean(sweep.unkept_why.text)
         found.append(Notice(sweep.unkept_why.code, f"{whose}; the last is {last}"))
     return found
+
+
+def explain_returns(sweep: SweepView) -> list[Notice]:
+    """Return a notice if a trial of an unfinished sweep returns to the queue again and again."""
+    if sweep.returned is None or sweep.state.is_over:
+        return []
+    trial = sweep.returned.text.partition(" ")[0].removeprefix("#")
+    text = f"{sweep.returned.text}; hpq show {sweep.id}/{trial}"
+    return [Notice(sweep.returned.code, text)]
 
 
 def explain_disks(workers: Iterable[Worker]) -> list[Notice]:

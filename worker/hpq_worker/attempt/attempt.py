@@ -30,7 +30,7 @@ from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.files.checkpoints import CheckpointPublisher
 from hpq_worker.files.history_file import HistoryFile
 from hpq_worker.files.overwrites import Overwrites
-from hpq_worker.files.workdir import AttemptPaths, full_disk
+from hpq_worker.files.workdir import AttemptPaths, full_disk, overfilled
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import secrets
 from hpq_worker.process.logs import TrialOutput
@@ -87,6 +87,9 @@ class AttemptRunner:
                 history = HistoryFile(paths.out)
                 reports.keep, reports.forget = history.add, history.rewind
             result = self._execute(claim, sweep, paths, reports, publisher)
+            if result.halt is Halt.STOPPING and result.outcome is None:  # before files are removed
+                full = overfilled(self._settings.home, self._settings.cache_bytes)
+                result = replace(result, overfilled=full)
             if self._parts.terminal is None:
                 result = self._publish_rest(publisher, sweep, result)
             is_over = _is_over(result)

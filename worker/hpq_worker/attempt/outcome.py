@@ -39,6 +39,7 @@ class Result:
     halt: Halt | None
     keep_runner: bool
     is_whole: bool  # not killed: the files that it wrote are complete
+    overfilled: str = ""  # why its pod is evicted, if it filled the disk
     status: int = 0  # exit status, 1 if a trainer raised; negative: a signal
 
 

@@ -224,10 +224,7 @@ class ClaimLoop:
         if outcome is None:
             self._heartbeat.end()
             if result.halt is Halt.STOPPING:
-                is_time_up = self._run_limit.is_time_up
-                if self._release(claim, Reason.TIME_UP if is_time_up else Reason.STOPPING):
-                    line = tagged("%s: stopped; trial returned to the queue", "trial-returned")
-                    log.info(line, claim.trial)
+                self._release_stopped(claim, result.overfilled)
             elif result.halt is Halt.UNKNOWN:
                 line = "Redis does not know the attempt of %s any more: removed, or lost by Redis"
                 log.warning(tagged(line, "trial-unknown"), claim.trial)
@@ -253,6 +250,17 @@ class ClaimLoop:
         else:
             self.backoff.reset(sweep.id)
 
+    def _release_stopped(self, claim: Claim, overfilled: str) -> None:
+        reason = Reason.STOPPING
+        if overfilled:
+            reason = Reason.OVERFILLED
+            log.warning("%s: %s", claim.trial, overfilled)
+        elif self._run_limit.is_time_up:
+            reason = Reason.TIME_UP
+        if self._release(claim, reason, overfilled):
+            line = tagged("%s: stopped; trial returned to the queue", "trial-returned")
+            log.info(line, claim.trial)
+
     def _release_at_fault(self, claim: Claim, sid: str, reason: Notice) -> None:
         self._heartbeat.end()
         log.error("%s returned to the queue: %s", claim.trial, reason)
@@ -260,10 +268,11 @@ class ClaimLoop:
         is_data = reason.code == "data-missing"
         self._release(claim, Reason.DATA_MISSING if is_data else Reason.WORKER_FAULT)
 
-    def _release(self, claim: Claim, reason: Reason) -> bool:
+    def _release(self, claim: Claim, reason: Reason, overfilled: str = "") -> bool:
         try:
             left_ms = self._run_limit.left_ms or 0
-            return self._store.release(claim, reason, left_ms) in ("released", "already")
+            reply = self._store.release(claim, reason, left_ms, overfilled)
+            return reply in ("released", "already")
         except RedisError as error:  # the lease ends by itself
             log.warning("%s: cannot return the trial to the queue: %s", claim.trial, error)
             return False

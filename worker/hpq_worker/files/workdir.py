@@ -224,6 +224,27 @@ def full_disk(*folders: Path) -> str:
     return ""
 
 
+def overfilled(home: Path, most: int) -> str:
+    """Return how full the volume of a directory is, if it holds more than `most` bytes; else "".
+
+    Stops counting at that, so what it returns is a lower bound. 0: no limit is known.
+    """
+    volume = home.absolute()
+    while not volume.is_mount():
+        volume = volume.parent
+    used, folders = 0, [volume]
+    while most and folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    used += 512 * entry.stat(follow_symlinks=False).st_blocks
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(Path(entry.path))
+        if used > most:
+            return f"{volume} holds more than the {most / 2**30:.3g} GiB that a pod may have there"
+    return ""
+
+
 def attempts_here(home: Path) -> frozenset[str]:
     """Return the names of the locks of attempts on this machine, also of killed ones."""
     with suppress(OSError):

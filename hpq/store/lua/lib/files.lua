@@ -18,6 +18,7 @@ local function await(s, t, pointer)
   add_store(s.SID, pointer)
   set(t, 'unstored', pointer)
   redis.call('HINCRBY', s.KEY, 'unstored', 1)
+  redis.call('HINCRBY', key('counters'), 'store_refused', 1)
 end
 
 -- Forgets that files of a trial wait for their store; returns whether they did.

@@ -65,7 +65,12 @@ local function take_unkept(s, t, why)
   also(s, 'unkept')
   also(t, 'unkept')
   if is_set(why) then
-    if not is_set(t.unkept) then add(s, 'unkept', 1) end
+    if not is_set(t.unkept) then
+      add(s, 'unkept', 1)
+      if string.find(why, '^checkpoint%-not%-kept ') then  -- its store refused it
+        redis.call('HINCRBY', key('counters'), 'store_refused', 1)
+      end
+    end
     set(t, 'unkept', '1')
     set(s, 'unkept_why', t.N .. ' ' .. why)
   elseif is_set(t.unkept) then

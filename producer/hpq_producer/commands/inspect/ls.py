@@ -24,7 +24,7 @@ from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import Span
 from hpq_views.text.tables import Column
 from hpq_views.text.text import clean
-from hpq_views.why.verdict import explain_disks, explain_files
+from hpq_views.why.verdict import explain_disks, explain_files, explain_returns
 
 
 def ls(
@@ -82,7 +82,8 @@ def _unreadable(found: Sequence[SweepView | UnreadableSweep]) -> Iterator[str]:
         if isinstance(one, UnreadableSweep):
             yield f"! {clean(one.id)}: {clean(str(one.notice))}"
         else:
-            yield from (f"! {clean(one.id)}: {notice}" for notice in explain_files(one))
+            notices = [*explain_files(one), *explain_returns(one)]
+            yield from (f"! {clean(one.id)}: {notice}" for notice in notices)
 
 
 def _picked(
