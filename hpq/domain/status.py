@@ -74,17 +74,17 @@ class UnreadableSweep:
 class Fleet:
     """The figures of all queues at one moment.
 
-    `waiting` and `running` count the trials of sweeps that are not over, by queue and owner, and
-    `held` those of these sweeps that are held. `workers` counts the live workers by queue and
-    state; `gpu_util` is the mean use of the GPUs of running trials in percent, by queue and host.
-    `gpu_ms` is what owners used since an operator set the first limit of any owner. `ended` counts
-    attempts by outcome, kind of failure, and a number of seconds that they ran at most.
+    `waiting` and `running` count the trials of sweeps that are not over, by queue and owner;
+    `workers` counts the live workers by queue and state; `gpu_util` is the mean use of the GPUs of
+    running trials in percent, by queue and host. `gpu_ms` is what owners used since an operator set
+    the first limit of any owner. `ended` counts attempts by outcome, kind of failure, and a number
+    of seconds that they ran at most.
     """
 
     demand: Mapping[str, int]  # queue → trials that run or could be claimed now
     waiting: Mapping[tuple[str, str], int]
     running: Mapping[tuple[str, str], int]
-    held: Mapping[tuple[str, str], int]
+    held: Mapping[str, int]  # queue → held sweeps, as a worker of the queue last counted them
     workers: Mapping[tuple[str, str], int]
     gpu_util: Mapping[tuple[str, str], float]
     gpu_ms: Mapping[str, int]

@@ -70,9 +70,14 @@ class KubernetesApi:
 
     def get(self, path: str, **query: str) -> Any:
         """Send a GET request and return the JSON answer."""
-        return self._send(path, query)
+        try:
+            return json.loads(self.text(path, **query))
+        except ValueError:
+            line = f"{self.server}: the answer is not from a Kubernetes API; check: kubectl version"
+            raise OutOfReach(line, code="cluster-unreachable") from None
 
-    def _send(self, path: str, query: Mapping[str, str]) -> Any:
+    def text(self, path: str, **query: str) -> str:
+        """Send a GET request and return the answer, such as a pod's log."""
         from urllib3 import Timeout  # noqa: PLC0415
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
@@ -80,7 +85,7 @@ class KubernetesApi:
             answer = self._pool.request(
                 "GET",
                 f"{self.server}{path}" + (f"?{urlencode(query)}" if query else ""),
-                headers={**self._headers(), "Accept": "application/json"},
+                headers={**self._headers(), "Accept": "application/json, */*"},
                 retries=False,
                 timeout=Timeout(connect=min(_CONNECT_S, self._timeout_s), read=self._timeout_s),
             )
@@ -89,11 +94,7 @@ class KubernetesApi:
         text = answer.data.decode("utf-8", "replace")
         if answer.status >= 300:
             raise self._error_of_status(answer.status, text)
-        try:
-            return json.loads(text)
-        except ValueError:
-            line = f"{self.server}: the answer is not from a Kubernetes API; check: kubectl version"
-            raise OutOfReach(line, code="cluster-unreachable") from None
+        return text
 
     def stream(self, path: str, **query: str | Sequence[str]) -> Any:
         """Open a websocket for port-forward or exec."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from hpq.access.connection_record import deployment_name
 from hpq.errors import Forbidden, HpqError, NotFound
 from hpq.kubernetes.api import KubernetesApi
 from hpq.kubernetes.objects import (
+    CONTAINER,
     WORKER_SELECTOR,
     Deployment,
     Pod,
@@ -34,9 +36,10 @@ class ClusterStatus:
 
 
 def read_cluster(api: KubernetesApi) -> ClusterStatus:
-    """Read Deployments and pods with two to four requests.
+    """Read Deployments and pods with two to five requests.
 
-    Events are read only if a status has no reason, autoscalers only if a Deployment is at 0 pods.
+    Events are read only if a status has no reason, a log only if they have none either, autoscalers
+    only if a Deployment is at 0 pods.
 
     Raises:
         NotFound: the namespace has no Deployment of workers.
@@ -57,12 +60,26 @@ def read_cluster(api: KubernetesApi) -> ClusterStatus:
             pod_of(raw, [e for e in events if e["involvedObject"].get("name") == pod.name])
             for raw, pod in zip(raws, pods, strict=True)
         ]
+    unready = [pod for pod in pods if pod.phase == "Running" and not (pod.reason or pod.is_ready)]
+    if unready:  # one stands for the others
+        reason = _logged_reason(api, unready[0].name)
+        pods = [replace(pod, reason=reason) if pod in unready else pod for pod in pods]
     return ClusterStatus(
         context=api.context,
         namespace=api.namespace,
         deployments=tuple(found),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
     )
+
+
+def _logged_reason(api: KubernetesApi, pod: str) -> str:
+    """Return why a pod is not ready, as its worker has logged it; "" if it has not."""
+    try:
+        text = api.text(api.of(f"pods/{pod}/log"), container=CONTAINER, tailLines="50")
+    except HpqError:  # a member may not read logs
+        return ""
+    found = re.findall(r"not ready: ([^\n\"]+)", text)
+    return f"not ready: {found[-1]}" if found else ""
 
 
 def deployments(api: KubernetesApi) -> list[Any]:

@@ -25,6 +25,7 @@ _NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\Z")  # of a worker: host,
 _CONNECTED = ("idle", "busy", "draining", "drained")  # states of a worker that sends heartbeats
 _DIGITS = 20  # no count has more
 _DEMAND = "demand:"  # of a queue, in the hash `settle`
+_HELD = "held:"  # number of sweeps of a queue, there too
 _ENDED = "ended:"  # of attempts, in the hash `counters`
 
 
@@ -88,12 +89,12 @@ class WorkerReader:
         demand = _queues(settled)
         limit = memory.get("maxmemory", 0)
         aof_ok = persistence.get("aof_enabled") and persistence.get("aof_last_write_status") == "ok"
-        waiting, running, held = self._trials(list(demand))
+        waiting, running = self._trials(list(demand))
         return Fleet(
             demand=demand,
             waiting=waiting,
             running=running,
-            held=held,
+            held=_queues(settled, _HELD),
             gpu_ms=self._gpu_ms(),
             workers=Counter((worker.queue, worker.state) for worker in live),
             gpu_util=_gpu_util(live),
@@ -108,10 +109,7 @@ class WorkerReader:
         return _counts(found)
 
     def _trials(self, queues: list[str]) -> tuple[Mapping[tuple[str, str], int], ...]:
-        """Return the waiting and the running trials of open sweeps, and how many are held.
-
-        Each by queue and owner.
-        """
+        """Return the waiting and the running trials of open sweeps, by queue and owner."""
         pipe = self._redis.pipeline(transaction=False)
         for queue in queues:
             pipe.hgetall(self._keys.queue(queue, "owners"))
@@ -130,15 +128,11 @@ class WorkerReader:
         pipe = self._redis.pipeline(transaction=False)
         for _, sid in sweeps:
             pipe.zcard(self._keys.sweep(sid, "waiting"))
-            pipe.hget(self._keys.sweep(sid), "held")
         waiting = Counter[tuple[str, str]]()
-        held = Counter[tuple[str, str]]()
-        of_sweeps: list[Any] = pipe.execute(raise_on_error=False)
-        for (whose, sid), size, why in zip(sweeps, of_sweeps[::2], of_sweeps[1::2], strict=True):
+        for (whose, sid), size in zip(sweeps, pipe.execute(raise_on_error=False), strict=True):
             with suppress(DecodeError):  # `hpq ls` names the sweep
                 waiting[whose] += answered(self._keys.sweep(sid, "waiting"), size)
-                held[whose] += bool(answered(self._keys.sweep(sid), why))
-        return waiting, running, held
+        return waiting, running
 
 
 class OwnerReader:
@@ -248,12 +242,12 @@ def _counts(row: Row) -> dict[str, int]:
     }
 
 
-def _queues(settled: Row) -> dict[str, int]:
-    """Return the demand of each queue, from the hash `settle`."""
+def _queues(settled: Row, what: str = _DEMAND) -> dict[str, int]:
+    """Return the demand of each queue, or another figure, from the hash `settle`."""
     return {
-        name.removeprefix(_DEMAND): number
+        name.removeprefix(what): number
         for name, number in _counts(settled).items()
-        if name.startswith(_DEMAND)
+        if name.startswith(what)
     }
 
 

@@ -38,6 +38,11 @@ class KubeApi:
             raise found
         return {"items": found} if isinstance(found, list) else found
 
+    def text(self, path: str, **query: str) -> str:
+        """Return the log of a pod; it has none if `has` does not say."""
+        name = path.partition("pods/")[2]
+        return str(self.has.get(name, ""))
+
 
 def workers(wanted: int, *, ready: int = 0, queue: str = "default", refusal: str = "") -> Any:
     """Return a Deployment of workers; `refusal` is why its last pod is not created."""

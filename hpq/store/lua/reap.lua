@@ -158,7 +158,7 @@ end
 
 -- Counts the trials of a queue again, and the tickets that it lacks. `rooms_left` as in lib/owners.lua.
 local function book(queue_, rooms_left)
-  local sum, want, owner_of, busy = 0, 0, {}, {}
+  local sum, want, held, owner_of, busy = 0, 0, 0, {}, {}
   for _, sid in ipairs(redis.call('ZRANGE', key('q', queue_, 'open'), 0, -1)) do
     sweeps().guarded(sid, function()
       local s = read_sweep(sid, 'priority')
@@ -170,11 +170,12 @@ local function book(queue_, rooms_left)
       owner_of[sid], busy[owner] = owner, (busy[owner] or 0) + s.RUNNING
       sum = sum + tonumber(int(demand(s)))
       want = want + useful_tickets(s)
+      if is_set(s.held) then held = held + 1 end
     end)
   end
   rewrite(key('q', queue_, 'owners'), owner_of)
   rewrite(key('q', queue_, 'busy'), busy)
-  redis.call('HSET', key('settle'), 'demand:' .. queue_, int(sum))
+  redis.call('HSET', key('settle'), 'demand:' .. queue_, int(sum), 'held:' .. queue_, held)
   fit_demand(queue_, redis.call('LLEN', key('demand', queue_)), sum)
   redis.call('ZREMRANGEBYSCORE', key('q', queue_, 'idle'), '-inf', int(NOW - FRESH_MS))
   wanted[queue_] = lacking(queue_, want)

@@ -25,6 +25,7 @@ from hpq_worker.attempt.environment import reserved_port
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import ids
 from tests.support.server import Server, find_server
+from tests.support.store_calls import reaped
 
 parser = pytest.importorskip("prometheus_client.parser", reason="pip install prometheus-client")
 for library in ("starlette", "uvicorn", "jinja2", "plotly"):
@@ -105,7 +106,11 @@ def test_what_runs_and_the_states_of_workers_are_shown(
         one = WorkerPresence(name=name, host=host, queue="gpu", fields=fields)
         store.present(one, idle=False, lifetime_ms=90_000)
     redis.hset(keys.spent, "ana", 7_200_000)
+    sweep_of(1, "held-00000", owner="ana")
+    redis.hset(keys.sweep("held-00000"), "held", "its trials fail alike")
+    reaped(store, "default", lease_ms=90_000, lost_max=3)
     found = figures(scrape())
+    assert found["hpq_sweeps_held", "default"] == 1
     assert found["hpq_gpu_seconds_total", "ana"] == 7200
     assert found["hpq_trials_running", "ana", "default"] == 1
     assert found["hpq_trials_waiting", "ana", "default"] == 2

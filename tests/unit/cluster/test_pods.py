@@ -35,6 +35,11 @@ ENDED = {
 }
 NO_GPU = {"containerStatuses": [{**ENDED, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}
 
+SAYS = (
+    "09:00:00 INFO hpq.supervisor: starts\n"
+    "09:00:09 WARNING hpq.health: not ready: worker 0 does not reach Redis [redis-away]\n"
+)
+
 ABOUT = {"involvedObject": {"name": SEEN["mount"]["metadata"]["name"]}}
 MOUNT_EVENTS = [{**ABOUT, **event} for event in SEEN["mount_events"]]
 
@@ -84,6 +89,12 @@ def reasons_of(api: KubeApi, monkeypatch: pytest.MonkeyPatch, clock: Any = None)
             {"deployments": [workers(3, refusal=POLICY)]},
         ),
         ("a pod that starts", "pods-starting", "p1 n1", {"pods": [pod("p1", phase="Pending")]}),
+        (
+            "a worker that cannot start",
+            "pod-trouble",
+            "p1 n1 redis-away describe",
+            {"pods": [pod("p1")], "p1/log": SAYS},
+        ),
         ("no pod yet", "pods-starting", "hpq-worker", {}),
         (
             "an unknown Redis",

@@ -30,6 +30,7 @@ def test_workers_that_do_not_run_are_wrong_and_those_that_start_or_are_not_wante
     assert [(one.level, one.code) for one in found] == [
         ("good", "pods"),
         ("good", "pods"),
+        ("note", "scaled-to-0"),
         ("wrong", "pods-refused"),
     ]
     assert f"{KUBECTL} get events" in found[-1].what  # which hpq's Roles permit

@@ -70,6 +70,19 @@ def test_a_page_answers_get_alone_and_other_paths_are_not_found(serve: Serve) ->
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def test_why_a_pod_is_not_ready_is_in_its_log_once(caplog: pytest.LogCaptureFixture) -> None:
+    reasons = iter(["a", "a", "a", "", "b", "c", "c\nd", "c\nd", "c\nd", "c\nd"])
+
+    class Sick(Health):
+        def not_ready(self) -> str:
+            return next(reasons)
+
+    readyz = pages(Sick(1, 5.0))["/readyz"]
+    for _ in range(10):
+        readyz({}, lambda *_: None)
+    assert [record.getMessage() for record in caplog.records] == ["not ready: a", "not ready: c; d"]
+
+
 def test_a_kubelet_that_has_ipv6_only_is_answered(serve: Serve) -> None:
     try:
         with socket.socket(socket.AF_INET6) as probe:

@@ -110,12 +110,11 @@ def _of_queues(fleet: Fleet) -> Iterator[Metric]:
         fleet.waiting,
     )
     yield _pairs("hpq_trials_running", "Trials that run.", ("queue", "owner"), fleet.running)
-    yield _pairs(
-        "hpq_sweeps_held",
-        "Unfinished sweeps that wait for their owner, after alike failures or at their budget.",
-        ("queue", "owner"),
-        fleet.held,
-    )
+    about = "Unfinished sweeps that are held, after alike failures or at their budget."
+    held = GaugeMetricFamily("hpq_sweeps_held", about, labels=["queue"])
+    for queue, count in fleet.held.items():
+        held.add_metric([queue], count)
+    yield held
     yield _pairs(
         "hpq_fleet_workers",
         "Workers with a heartbeat in the last lease, by state.",

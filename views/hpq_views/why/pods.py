@@ -36,6 +36,9 @@ _REMEDIES = {
         " `gpus: 0` of the queue in the cluster file, or apply `hpq manifests --gpus 0`"
     ),
     "OOMKilled": "raise the memory limit, or train with smaller batches",
+    "does not reach Redis": (
+        "check the NetworkPolicy hpq-worker-to-redis: it must allow Redis and the cluster's DNS"
+    ),
     " is exhausted: ": "scale to fewer pods, or ask for a larger quota",
     "without limits.cpu": (
         "set cpu_limit of the queue, and of redis, in a cluster file (hpq manifests --example)"

@@ -31,8 +31,25 @@ def pages(health: Health) -> dict[str, WSGIApplication]:
     """Return the WSGI application of each path."""
     return {
         "/livez": _probe(health.not_alive),
-        "/readyz": _probe(health.not_ready),
+        "/readyz": _probe(_Logged(health.not_ready)),
     }
+
+
+class _Logged:
+    """Logs why a pod is not ready: who sees its log often may not ask its port."""
+
+    def __init__(self, why_not: Callable[[], str]) -> None:
+        self._why_not = why_not
+        self._last = ("", "")  # of the last two probes
+
+    def __call__(self) -> str:
+        """Return the reason; log it when two probes in a row have it, once."""
+        why = self._why_not()
+        before, last = self._last
+        if why and why == last != before:
+            log.warning("not ready: %s", why.replace("\n", "; "))
+        self._last = (last, why)
+        return why
 
 
 def _probe(why_not: Callable[[], str]) -> WSGIApplication:
