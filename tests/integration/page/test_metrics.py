@@ -106,7 +106,7 @@ def test_what_runs_and_the_states_of_workers_are_shown(
         one = WorkerPresence(name=name, host=host, queue="gpu", fields=fields)
         store.present(one, idle=False, lifetime_ms=90_000)
     redis.hset(keys.spent, "ana", 7_200_000)
-    sweep_of(1, "held-00000", owner="ana")
+    sweep_of(1, "held-00000", owner="ben")
     redis.hset(keys.sweep("held-00000"), "held", "its trials fail alike")
     reaped(store, "default", lease_ms=90_000, lost_max=3)
     found = figures(scrape())
