@@ -91,7 +91,7 @@ class KubernetesApi:
             )
         except HTTPError as error:
             raise self._unreachable(error) from None
-        text = answer.data.decode("utf-8", "replace")
+        text: str = answer.data.decode("utf-8", "replace")
         if answer.status >= 300:
             raise self._error_of_status(answer.status, text)
         return text
