@@ -153,7 +153,8 @@ def test_a_metric_is_read_when_it_is_chosen(
     shown = serve().show(tab(), f"/sweep/{sweep.id}")
     assert not any("/curves/" in url for url in shown.requests)
     shown.page.select_option("#metric", "train/a b")
-    shown.until("document.querySelector('#curves-n').textContent.startsWith('train/a b by step')")
+    shown.until("document.querySelectorAll('[data-panel] canvas').length === 2")
+    assert shown.text("#curves-n").startswith("acc and train/a b by step")
     assert any("/curves/" in url for url in shown.requests) and shown.messages == []
 
 
@@ -197,7 +198,7 @@ def test_the_page_of_a_running_trial_follows_it(
     shown = serve().show(tab(), f"/sweep/{sweep.id}")
     shown.page.click(f"#table tbody a[href='/sweep/{sweep.id}/1']")
     shown.page.wait_for_url(f"**/sweep/{sweep.id}/1")
-    shown.until("document.querySelectorAll('#panels .main-svg').length > 0")
+    shown.until("document.querySelectorAll('#panels canvas').length > 0")
     captions = shown.page.locator("#panels figcaption").all_inner_texts()
     assert [c for c in captions if "train/loss 0.25" in c and "val/loss 0.25" in c]
     assert [c for c in captions if "val_mae" in c and c.count("mae") == 2], "as Keras names them"
@@ -236,7 +237,7 @@ def test_curves_that_did_not_change_are_not_sent_with_the_log(
 
 
 def test_a_trials_page_has_what_it_used_over_time(
-    serve, sweep_of, begin, store: TrialStore, who: WorkerPresence
+    serve, sweep_of, begin, store: TrialStore, who: WorkerPresence, tab: Callable[..., Tab]
 ) -> None:
     sweep: SweepView = sweep_of(2)
     claim, served = begin(0.1, 0.2), serve()
@@ -251,6 +252,14 @@ def test_a_trials_page_has_what_it_used_over_time(
             {"name": "memory", "unit": "GiB", "y": [0.5, 2]},
         ],
     }
+    shown = served.show(tab(), f"/sweep/{sweep.id}/1")
+    shown.page.locator("#system").scroll_into_view_if_needed()
+    shown.until("document.querySelectorAll('#system canvas').length === 2")
+    assert shown.page.locator("#system figcaption span:first-child").all_inner_texts()
+    axes = "[...document.querySelectorAll('#system .lines')].map(box => box.chart.shown)"
+    found = shown.page.evaluate(f"{axes}.map(one => [one.x.name, one.y.name, one.lines[0].y])")
+    assert found == [["time", "%", [None, 97.5]], ["time", "GiB", [0.5, 2]]]
+    assert shown.messages == []
 
 
 PIXEL = base64.b64decode(

@@ -59,8 +59,9 @@ def test_the_report_of_a_running_sweep_is_one_file(
     assert data["trials"]["state"] == [2, 1], "no trial that waits"
     assert data["trials"]["y"] == [1.0, 0.5]
     assert data["curves"]["n"] == [1, 2] and data["curves"]["len"] == [2, 2]
-    assert data["metrics"] == ["acc", "loss"] and list(data["more"]) == ["loss"]
+    assert data["metrics"] == ["acc", "loss"] and [*data["more"]] == ["loss", "_runtime"]
     assert data["more"]["loss"]["n"] == [1, 2] and data["more"]["loss"]["len"] == [2, 2]
+    assert data["more"]["_runtime"]["n"] == [1, 2]
     assert data["winner"] == 1
     assert "http://" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert list(tmp_path.glob(".*")) == []

@@ -61,7 +61,7 @@ def test_the_first_screen_answers_both_questions(show: Open) -> None:
     assert "is the best of 16 results" in said and "too few trials to tell which" in said
     for name, value in best.params.items():
         assert name in shown.text(".winner") and str(value) in shown.text(".winner")
-    for query in (".winner .command", ".winner .evidence", ".bars", "#sorted-plot .main-svg"):
+    for query in (".winner .command", ".winner .evidence", ".bars", "#curves .u-wrap"):
         box = shown.page.locator(query).first.bounding_box()
         assert box["y"] + box["height"] <= 800, query
 
@@ -264,10 +264,13 @@ def test_several_sweeps_share_a_page_and_the_address_names_one(show: Open) -> No
     shown = show(first, second)
     assert "is the best of 16" in shown.text("h1:visible")
     assert f"test/acc, 16 and {len(done['resnet-9c0de'])} trials" in shown.text("#overlay-n")
-    ends = "document.querySelector('#overlay-plot').data.filter(t => t.name).map(t => t.y.at(-1))"
+    ends = (
+        "document.querySelector('#overlay-plot').chart.shown.lines"
+        ".filter(line => line.name.endsWith('median')).map(line => line.y.at(-1))"
+    )
     medians = [median(some) for some in done.values()]
     assert shown.page.evaluate(ends) == pytest.approx(medians, abs=2e-4)
-    assert shown.count("#overlay .legend .traces") == 2 and shown.count("#overlay .y2title") == 1
+    assert shown.count("#overlay-legend span") == 2 and shown.page.is_visible("#overlay-best")
     shown.page.click("nav a[href='#resnet-9c0de']")
     shown.until("document.querySelectorAll('#table tbody tr').length === 20")
     assert "is the best of 20" in shown.text("h1:visible")
@@ -357,8 +360,8 @@ def _twelve_metrics() -> SweepData:
 
 
 INK = (
-    "id => {const c = document.getElementById(id), p = c.getContext('2d')"
-    ".getImageData(60, 20, c.width - 65, c.height - 80).data; let n = 0;"
+    "name => {const c = document.querySelector(`[data-panel='${name}'] canvas`);"
+    "const p = c.getContext('2d').getImageData(60, 0, c.width - 60, c.height - 50).data; let n = 0;"
     "for (let i = 0; i < p.length; i += 4) n += p[i + 3] > 99 && Math.max(p[i], p[i + 1], p[i + 2])"
     " - Math.min(p[i], p[i + 1], p[i + 2]) > 40; return n}"
 )  # pixels with a color: neither the grid nor text has one
@@ -367,19 +370,20 @@ INK = (
 def test_a_metric_that_is_logged_once_is_drawn_as_points(show: Open) -> None:
     shown = show(_twelve_metrics())
     assert is_clean(shown)
-    assert shown.page.evaluate(INK, "curves-canvas") > 11 * 10, "a dot for each of 11 results"
+    assert shown.page.evaluate(INK, "test/acc") > 11 * 10, "a dot for each of 11 results"
     assert "11 trials" in shown.text("#curves-n")
 
 
-def test_each_metric_can_be_chosen_and_training_stands_beside_validation(show: Open) -> None:
+def test_each_metric_can_be_added_and_training_stands_beside_validation(show: Open) -> None:
     shown = show(_twelve_metrics())
-    assert shown.count("#metric option") == 12
-    assert not shown.page.is_visible("#beside-canvas")
-    shown.page.select_option("#metric", "val/loss")
-    assert shown.text("#curves-n").startswith("val/loss and train/loss by step")
-    for canvas in ("curves-canvas", "beside-canvas"):
-        assert shown.page.evaluate(INK, canvas) > 100, canvas
-    assert is_clean(shown)
+    assert shown.count("#metric option") == 1 + 11 and shown.count("[data-panel]") == 1
+    for name in ("val/loss", "train/loss"):
+        shown.page.select_option("#metric", name)
+    assert shown.text("#curves-n").startswith("test/acc and val/loss and train/loss by step")
+    for name in ("val/loss", "train/loss"):
+        assert shown.page.evaluate(INK, name) > 100, name
+    shown.page.click("[data-panel='test/acc'] [aria-label^=Remove]")
+    assert shown.count("[data-panel]") == 2 and is_clean(shown)
 
 
 def test_only_trials_with_a_result_are_lines_of_the_parameters(show: Open) -> None:
@@ -417,10 +421,9 @@ def test_the_front_is_a_line_and_a_trial_off_it_says_why(show: Open) -> None:
 def test_each_of_several_metrics_can_be_the_one_of_the_charts(show: Open) -> None:
     shown = show(made_front(60))
     assert shown.text(".bars >> nth=0") and shown.text(".bars >> nth=1")
-    for menu in ("#goal", "#metric"):
-        for name in ("latency_ms", "val_acc"):
-            shown.page.select_option(menu, name)
-            shown.until(f"document.querySelector('#slices .ytitle').textContent === '{name}'")
+    for name in ("latency_ms", "val_acc"):
+        shown.page.select_option("#goal", name)
+        shown.until(f"document.querySelector('#slices .ytitle').textContent === '{name}'")
     assert not shown.page.is_visible("#front-x")
     assert is_clean(shown)
 

@@ -1,12 +1,14 @@
-"""What the page gets: curves of 50 points in 16 bits, columns, axes. Without a browser."""
+"""What the page gets: thinned curves in 16 bits, columns, axes. Without a browser."""
 
 from __future__ import annotations
 
 import base64
 import json
 import math
+import random
 from array import array
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,11 +26,34 @@ from tests.support.made_sweeps import (
 )
 
 
-def test_a_thinned_curve_keeps_its_ends_and_its_peak() -> None:
-    curve = [(float(x), 9.0 if x == 617 else math.sin(x / 90)) for x in range(1000)]
+def _unpacked(packed: dict[str, Any]) -> list[float]:
+    places = array("H", base64.b64decode(packed["y"]))
+    wound = [
+        math.nan
+        if place == 65_535
+        else packed["low"] + place / 65_534 * (packed["high"] - packed["low"])
+        for place in places
+    ]
+    unit = packed["unit"]
+    return [unit * math.sinh(value) for value in wound] if unit else wound
+
+
+def test_a_thinned_curve_keeps_its_ends_and_the_level_of_its_noise() -> None:
+    noise = random.Random(1)
+    curve = [(float(x), 2.0 + 0.5 * noise.gauss(0, 1)) for x in range(1000)]
     thin = thinned(curve, POINTS)
     assert len(thin) == POINTS and thin[0] == curve[0] and thin[-1] == curve[-1]
-    assert (617.0, 9.0) in thin and list(thin) == sorted(thin)
+    assert list(thin) == sorted(thin)
+    assert all(abs(value - 2) < 0.5 for _, value in thin[1:-1]), "no point is an extreme"
+    steps = sum(20 * step for step, _ in thin[1:-1]) / 998
+    assert steps == pytest.approx(499.5, rel=0.05)
+
+
+def test_a_mean_leaves_out_nan_and_a_bucket_of_nan_is_a_gap() -> None:
+    curve = [(float(x), math.nan if x % 2 or 100 < x < 150 else 1.0) for x in range(1000)]
+    values = [value for _, value in thinned(curve, POINTS)[1:-1]]
+    assert 1 <= sum(map(math.isnan, values)) <= 2
+    assert {value for value in values if not math.isnan(value)} == {1.0}
 
 
 def test_a_short_curve_is_kept_whole() -> None:
@@ -41,6 +66,30 @@ def test_packed_curves_unpack_to_their_values_and_nan_is_its_own_number() -> Non
     assert packed["n"] == [3] and packed["len"] == [3] and packed["last"] == 20
     assert list(values) == [0, 65_535, 65_534]
     assert list(array("H", base64.b64decode(packed["x"]))) == [0, 32_767, 65_534]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.91 + k / 10_000 for k in range(200)],
+        [10 ** (-k / 20) for k in range(120)],
+        [*(1 + k / 100 for k in range(200)), 1e9],
+        [*(k / 100 - 1 for k in range(200)), -1e9],
+        [0.5] * 9,
+    ],
+    ids=["near each other", "decades", "an outlier", "a negative outlier", "constant"],
+)
+def test_each_value_keeps_four_digits_beside_any_other(values: list[float]) -> None:
+    packed = pack_curves({1: list(enumerate(values))}, points=1000)
+    least = sorted(map(abs, values))[len(values) // 10]
+    for value, found in zip(values, _unpacked(packed), strict=True):
+        assert found == pytest.approx(value, rel=5e-4, abs=5e-4 * least)
+
+
+def test_a_page_says_how_many_values_a_point_is_the_mean_of() -> None:
+    curve = [(float(x), 1.0) for x in range(1000)]
+    assert pack_curves({1: curve})["per"] == 21 and pack_curves({1: curve[:50]})["per"] == 1
+    assert pack_curves({1: thinned(curve, POINTS)}, longest=1000)["per"] == 21
 
 
 def test_one_outlier_does_not_flatten_the_others() -> None:
@@ -86,12 +135,6 @@ def test_the_data_has_a_value_a_trial_in_each_column_and_no_nan() -> None:
     columns = {**data["trials"]}
     assert all(len(column) == 16 for column in [*columns.pop("p"), *columns.values()])
     json.dumps(data, allow_nan=False)
-
-
-def test_a_curve_of_one_value_lies_in_the_middle_of_its_scale() -> None:
-    packed = pack_curves({1: [(9.0, 0.997)]})
-    assert packed["low"] < 0.997 < packed["high"]
-    assert packed["low"] + packed["high"] == pytest.approx(2 * 0.997)
 
 
 def test_every_metric_is_offered_by_name_after_the_sweeps() -> None:

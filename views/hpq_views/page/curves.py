@@ -1,4 +1,4 @@
-"""Pack the curves of a sweep: at most 50 points each, 16 bits a number, one scale for all. Pure."""
+"""Pack the curves of a sweep: thinned, 16 bits a number, one scale for all. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import sys
 from array import array
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,32 +14,44 @@ from hpq_views.text.charts import axis_of, is_wide
 
 Curve = Sequence[tuple[float, float]]  # steps and values
 
-POINTS = 50
-_TOP = 65_534  # the highest number; the next one is NaN
+POINTS = 50  # of a curve on a page that polls
+_FINE = 1_000  # of a curve of few
+_BUDGET = 30_000  # points of an answer, which a running sweep asks for again
+_TOP = 65_534  # the highest number; the next one is a gap
+
+
+def points_of(count: int, budget: int = _BUDGET) -> int:
+    """Return how many points each of `count` curves may have, of this many in all."""
+    return min(_FINE, max(3, budget // max(1, count)))
 
 
 def pack_curves(
-    curves: Mapping[int, Curve], is_log: bool | None = None, points: int = POINTS
+    curves: Mapping[int, Curve],
+    is_log: bool | None = None,
+    points: int = POINTS,
+    longest: int | None = None,
 ) -> dict[str, Any]:
-    """Return trials, lengths, and the points as base64 of little-endian uint16, with their scale.
+    """Return trials, lengths, and the points as base64 of little-endian uint16.
 
-    A value beyond the scale is drawn at its end. `log`: the ends are logarithms to base 10.
-    By default their values decide on that.
+    A place p of `y` is the value v = low + p / 65534 * (high - low), or unit * sinh(v) if `unit` is
+    not 0: values far from the others keep their own, and the others their digits. 65535 is a gap.
+    `log`: the axis is logarithmic; by default the values decide on that. `per`: the most values
+    that one point is the mean of, if the longest curve had `longest` values.
     """
+    longest = (
+        max((len(curve) for curve in curves.values()), default=0) if longest is None else longest
+    )
     thin = {n: thinned(curve, points) for n, curve in sorted(curves.items()) if curve}
     flat = [point for curve in thin.values() for point in curve]
-    values = [value for _, value in flat]
-    scale = axis_of(values, is_wide(values) if is_log is None else is_log)
-    low = scale.low
-    high = scale.high
-    is_log = scale.is_log
-    if low == high:  # one value: in the middle, not half hidden by the axis
-        room = abs(low) / 2 or 0.5
-        low, high = low - room, high + room
+    values = [value for _, value in flat if math.isfinite(value)]
+    log = is_wide(values) if is_log is None else is_log
+    unit = _unit(values) if log or axis_of(values).is_cut else 0.0
+    placed = [_wound(value, unit) for _, value in flat]
+    finite = [place for place in placed if math.isfinite(place)]
+    low, high = min(finite, default=0.0), max(finite, default=1.0)
     last = max((step for step, _ in flat), default=1) or 1
-    reach = high - low
     steps = array("H", (round(max(0.0, step) / last * _TOP) for step, _ in flat))
-    places = array("H", (_place(value, low, reach, is_log) for value in values))
+    places = array("H", (_place(place, low, high - low or 1.0) for place in placed))
     if sys.byteorder == "big":
         steps.byteswap()
         places.byteswap()
@@ -50,37 +62,47 @@ def pack_curves(
         "y": b64encode(places.tobytes()).decode(),
         "last": last,
         "low": low,
-        "high": low + reach,
-        "log": is_log,
-        "cut": scale.is_cut,
+        "high": high,
+        "unit": unit,
+        "log": log,
+        "per": _per(longest, points),
     }
 
 
-def _place(value: float, low: float, reach: float, is_log: bool) -> int:
-    if math.isnan(value):
-        return _TOP + 1
-    if is_log:
-        value = math.log10(value) if value > 0 else -math.inf
-    return round(min(1.0, max(0.0, (value - low) / reach)) * _TOP)
+def _unit(values: Iterable[float]) -> float:
+    """Return a tenth of the smallest tenth of the values, in which most keep four digits."""
+    sizes = sorted(abs(value) for value in values if value)
+    return sizes[len(sizes) // 10] / 10 if sizes else 0.0
+
+
+def _wound(value: float, unit: float) -> float:
+    return math.asinh(value / unit) if unit else value
+
+
+def _place(place: float, low: float, reach: float) -> int:
+    return round((place - low) / reach * _TOP) if math.isfinite(place) else _TOP + 1
+
+
+def _per(count: int, most: int) -> int:
+    return 1 if count <= most else -(-(count - 2) // (most - 2))
 
 
 def thinned(curve: Curve, most: int) -> Curve:
-    """Return at most `most` points that keep the shape of the curve, its first and last included.
+    """Return at most `most` points: the first, the last, and between them the means of buckets.
 
-    Largest triangle, three buckets (Steinarsson, 2013): of each bucket, the point that spans the
-    largest area with the point kept before it and the mean of the next bucket.
+    Piecewise aggregate approximation (Keogh et al., 2001): a mean keeps the level of a noisy curve,
+    of which the points that stand out most would be its extremes. A mean leaves out what is not
+    finite.
     """
     if len(curve) <= most:
         return curve
-    known = [(x, y if math.isfinite(y) else 0.0) for x, y in curve]
-    size = (len(curve) - 2) / (most - 2)
-    ends = [1 + int(i * size) for i in range(most - 1)]
-    kept = [0]
-    for i, (start, stop) in enumerate(pairwise(ends)):
-        after = known[stop : ends[i + 2] if i + 2 < len(ends) else len(known)]
-        ax, ay = known[kept[-1]]
-        cx = math.fsum(x / len(after) for x, _ in after)
-        cy = math.fsum(y / len(after) for _, y in after)
-        areas = [abs((ax - cx) * (y - ay) - (ax - x) * (cy - ay)) for x, y in known[start:stop]]
-        kept.append(start + areas.index(max(areas)))
-    return [curve[i] for i in (*kept, len(curve) - 1)]
+    inner = curve[1:-1]
+    ends = [i * len(inner) // (most - 2) for i in range(most - 1)]
+    buckets = [inner[start:stop] for start, stop in pairwise(ends)]
+    return [curve[0], *map(_mean, buckets), curve[-1]]
+
+
+def _mean(bucket: Curve) -> tuple[float, float]:
+    finite = [value for _, value in bucket if math.isfinite(value)]
+    step = math.fsum(step for step, _ in bucket) / len(bucket)
+    return step, math.fsum(finite) / len(finite) if finite else math.nan

@@ -43,18 +43,20 @@ from hpq_views.command_output.logs import read_log
 from hpq_views.command_output.stored_files import has_file, holder_of, store_of
 from hpq_views.command_output.sweep_table import COLUMNS, read_sweeps
 from hpq_views.page.clicks import Actions
-from hpq_views.page.curves import pack_curves
+from hpq_views.page.curve_reads import read_more
+from hpq_views.page.curves import pack_curves, points_of
 from hpq_views.page.live import Listing, LiveSweep, Polled
 from hpq_views.page.render import (
-    asset,
     live_policy,
     page_script,
+    page_style,
     part,
     plotly_gzip,
     sweep_page,
     template,
+    uplot_gzip,
 )
-from hpq_views.page.sweep_data import SweepData, read_more
+from hpq_views.page.sweep_data import SweepData
 from hpq_views.page.trial_page import PICTURES, TrialPage
 from hpq_views.page.trial_table import encode_table
 from hpq_views.text.text import clean, clean_block
@@ -116,7 +118,8 @@ class Dashboard:
             f"{_TRIAL}/file/{{name:path}}": self._file,
             "/curves/{sid}": self._curves,
             "/table/{sid}": self._table,
-            "/plotly.js": self._plotly,
+            "/plotly.js": lambda _: _library(plotly_gzip()),
+            "/uplot.js": lambda _: _library(uplot_gzip()),
             "/livez": lambda _: PlainTextResponse("ok\n"),
         }
         act = Route("/sweep/{sid}/act", self._actions.answer, methods=["POST"])
@@ -188,7 +191,7 @@ class Dashboard:
                 title=title,
                 path=request.url.path,
                 access=self._actions.access,
-                style=Markup(asset("page.css")),
+                style=page_style(),
                 script=Markup(page_script(kind)),
                 listing=Markup(shown.html),
             )
@@ -246,8 +249,9 @@ class Dashboard:
 
     def _curves(self, request: Request) -> Response:
         name = request.query_params.get("metric", "")
-        more = read_more(self._reader, self._data(request.path_params["sid"]), [name])
-        return JSONResponse(pack_curves(more[name]))
+        data = self._data(request.path_params["sid"])
+        more = read_more(self._reader, data.sweep, data.drawn, [name])
+        return JSONResponse(pack_curves(more[name], points=points_of(len(more[name]))))
 
     def _table(self, request: Request) -> Response:
         """Answer which trials match `where`, and the last values of each `metric`."""
@@ -314,9 +318,10 @@ class Dashboard:
         columns = ["trial", "state", "worker", "host", "queue", "device"]
         return part("listing", columns, rows, "No worker is running: hpq worker", False, "")
 
-    def _plotly(self, request: Request) -> Response:
-        headers = {"Content-Encoding": "gzip", "Cache-Control": "max-age=86400"}
-        return Response(plotly_gzip(), media_type="text/javascript", headers=headers)
+
+def _library(script: bytes) -> Response:
+    headers = {"Content-Encoding": "gzip", "Cache-Control": "max-age=86400"}
+    return Response(script, media_type="text/javascript", headers=headers)
 
 
 def _asked_host(request: Request) -> SplitResult:

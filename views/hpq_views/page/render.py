@@ -38,12 +38,12 @@ from hpq_views.why.waiting import explain_waiting
 
 _MOST_BARS, _MOST_PARAMS = 7, 12  # on the first screen
 _MOST_FILES = 500  # rows; `hpq get` lists all
-_CHARTS = ("canvas", "charts", "overlay", "table")
-_SCRIPTS = {  # of each page
-    "report": ("core", *_CHARTS),
-    "sweep": ("core", "live", "act", *_CHARTS),
+_CHARTS = ("lines", "parallel", "curves", "charts", "overlay", "table")
+_SCRIPTS = {  # of each page; those of the dashboard load uPlot from its own address
+    "report": ("uplot.min", "core", "address", *_CHARTS),
+    "sweep": ("core", "address", "live", "act", *_CHARTS),
     "listing": ("core", "live"),
-    "trial": ("core", "live", "act", "trial"),
+    "trial": ("core", "live", "act", "lines", "trial"),
 }
 _POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src {images};"
@@ -67,7 +67,7 @@ def sweep_page(sweeps: Sequence[SweepData], *, access: str = "", acts: bool = Fa
         is_live=is_live,
         acts=acts,
         access=access,
-        style=Markup(asset("page.css")),
+        style=page_style(),
         script=Markup(script),
         data=_base64(gzip.compress(data, 6, mtime=0)),
         plotly="" if is_live else _base64(plotly_gzip()),
@@ -161,6 +161,11 @@ def page_script(page: str) -> str:
     return "'use strict';{" + "".join(asset(f"{name}.js") for name in _SCRIPTS[page]) + "}"
 
 
+def page_style() -> Markup:
+    """Return the styles of all pages."""
+    return Markup(asset("uplot.min.css") + asset("page.css"))
+
+
 def live_policy() -> str:
     """Return the policy of the dashboard's pages: scripts, pictures and answers of its own only."""
     own = " ".join(f"'{_sha256(page_script(p).encode())}'" for p in _SCRIPTS if p != "report")
@@ -178,6 +183,12 @@ def plotly() -> bytes:
 def plotly_gzip() -> bytes:
     """Return plotly.js compressed."""
     return gzip.compress(plotly(), 9, mtime=0)
+
+
+@cache
+def uplot_gzip() -> bytes:
+    """Return uPlot compressed."""
+    return gzip.compress(asset("uplot.min.js").encode(), 9, mtime=0)
 
 
 def _sha256(script: bytes) -> str:

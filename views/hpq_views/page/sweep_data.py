@@ -15,7 +15,6 @@ from hpq.domain.trial import Json, TrialState, TrialView
 from hpq.search.replicates import first_of_set
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
-from hpq_views.analysis.history import read_curves
 from hpq_views.analysis.importance import Importance
 from hpq_views.analysis.pareto_front import Front, front_of, metrics_of
 from hpq_views.analysis.rank_results import Standings, ranked, result_of, standings_of
@@ -25,13 +24,14 @@ from hpq_views.analysis.space import are_numbers, is_log, space_of
 from hpq_views.analysis.summary import SweepSummary, summaries_of
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner_evidence import MOST_JUDGED, Winner, judge_winner
-from hpq_views.page.curves import POINTS, Curve, pack_curves, thinned
+from hpq_views.page.curve_reads import RUNTIME, read_first, read_more, step_metrics
+from hpq_views.page.curves import POINTS, Curve, pack_curves, points_of, thinned
 from hpq_views.page.trial_table import encode_table
 from hpq_views.text.charts import axis_of, is_wide
 from hpq_views.text.text import clean, value
 
 _MOST_TRIALS = 10_000  # of a page: the first by rank
-_MOST_POINTS = 200_000  # of all metrics but the sweep's: 1 MB of a file
+_MOST_POINTS = 200_000  # of a file: of the sweep's metric, and of all others; 1 MB each
 _MEMBERS = 8  # of a front, on the first screen
 _RUNNING = 64  # running trials that the ETA counts one by one
 _EXACT = 2**53  # JavaScript's integers; a larger one is sent as text
@@ -54,6 +54,8 @@ class SweepData:
     front_of_all: Front | None = None  # likewise
 
     more: Mapping[str, Mapping[int, Curve]] = field(default_factory=dict)  # of other metrics
+    points: int = POINTS  # at most, of a curve
+    longest: int = 0  # values of a curve before it was thinned
     was_log: bool | None = None  # the metric's axis a moment before; open pages keep it
 
     @cached_property
@@ -106,6 +108,11 @@ class SweepData:
         return standings_of(self.sweep, self.trials, self.unshown)
 
     @property
+    def drawn(self) -> Sequence[TrialView]:
+        """The trials that charts of curves draw."""
+        return drawn_trials(self.standings, self.trials)
+
+    @property
     def members(self) -> Sequence[TrialView]:
         """Trials from end to end of the front, for the first screen."""
         every = self.front.trials if self.front else ()
@@ -145,10 +152,12 @@ def read_sweep(
     before: SweepData | None = None,
     changed: Collection[int] = (),
     known: Mapping[str, Importance] | None = None,
+    most_points: int = 0,
 ) -> SweepData:
     """Read a sweep with its trials and the curves of its metric.
 
-    With an earlier moment of it, read only the trials that changed or run.
+    With an earlier moment of it, read only the trials that changed or run. A curve has 50 points,
+    or more if all have at most `most_points`.
 
     Raises:
         NotFound: the sweep does not exist, or was removed meanwhile.
@@ -177,7 +186,12 @@ def read_sweep(
             front = read_front(reader, [status.sweep])
             fresh += reader.trials.get_many(sid, sorted(front.numbers - shown))
     trials = {t.id.number: t for t in (*(before.trials if before else ()), *fresh)}
-    curves = dict(_curves(reader, status.sweep, fresh))
+    points = max(POINTS, points_of(len(trials), most_points))
+    longest = before.longest if before else 0
+    curves = dict[int, Curve]()
+    for number, curve in read_first(reader, status.sweep, fresh):
+        longest = max(longest, len(curve))
+        curves[number] = thinned(curve, points)
     news = [*(t.objective for t in fresh), *(v for curve in curves.values() for _, v in curve)]
     every = [trials[n] for n in sorted(trials)]
     data = SweepData(
@@ -190,6 +204,8 @@ def read_sweep(
         cache=settings.cache,
         of_all=of_all,
         front_of_all=front,
+        points=points,
+        longest=longest,
         was_log=None
         if before is None
         else before.is_log and not any(v is not None and v <= 0 for v in news),
@@ -201,35 +217,16 @@ def read_sweep(
 
 def read_report(reader: StoreReader, sid: str, settings: Settings) -> SweepData:
     """Read a sweep with the curves of all its metrics, as a file cannot ask for them later."""
-    data = read_sweep(reader, sid, settings)
+    data = read_sweep(reader, sid, settings, most_points=_MOST_POINTS)
     shown = data.sweep.metric.name if data.sweep.metric else ""
-    others = [name for name in data.metrics if name != shown]
-    return replace(data, more=read_more(reader, data, others))
-
-
-def read_more(
-    reader: StoreReader, data: SweepData, metrics: Collection[str]
-) -> dict[str, dict[int, Curve]]:
-    """Read the curves of these metrics, by metric and trial, for the trials that the page draws."""
-    found: dict[str, dict[int, Curve]] = {name: {} for name in metrics}
-    for curve in read_curves(reader, drawn_trials(data.standings, data.trials), metrics):
-        found[curve.metric][curve.trial] = list(zip(curve.steps, curve.values, strict=True))
-    return found
-
-
-def _curves(
-    reader: StoreReader, sweep: SweepView, trials: Sequence[TrialView]
-) -> Iterable[tuple[int, Curve]]:
-    """Yield number, steps and values of the curves of the sweep's metric."""
-    names = (sweep.metric.name,) if sweep.metric else ()
-    for curve in read_curves(reader, trials, names):
-        yield curve.trial, thinned(list(zip(curve.steps, curve.values, strict=True)), POINTS)
+    others = [*(name for name in data.metrics if name != shown), RUNTIME]
+    return replace(data, more=read_more(reader, data.sweep, data.drawn, others))
 
 
 def encode_sweep(data: SweepData) -> dict[str, Any]:
     """Return the data of the sweep's charts: columns, with an entry a trial."""
     sweep = data.sweep
-    points = min(POINTS, max(3, _MOST_POINTS // max(1, sum(map(len, data.more.values())))))
+    points = points_of(sum(map(len, data.more.values())), _MOST_POINTS)
     return {
         "id": sweep.id,
         "at": data.status.at_ms,
@@ -241,9 +238,10 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "standing": encode_standing(data),
         "axes": _axes(data),
         "trials": encode_trials(sweep, data.trials, data.names),
-        "curves": pack_curves(data.curves, data.is_log),
+        "curves": pack_curves(data.curves, data.is_log, data.points, data.longest),
         "metrics": data.metrics,
         "table": encode_table(sweep, data.trials, "", data.metrics) if data.more else None,
+        "by": step_metrics(data.trials, data.metrics),
         "more": {name: pack_curves(some, None, points) for name, some in data.more.items()},
         "scale": encode_scale(data),
         **encode_objectives(data),

@@ -168,7 +168,13 @@ class TrialData:
         curves = [c for c in self.curves if len(c.steps) > 1]
         most = min(_POINTS, max(_LEAST, _MOST_POINTS // max(1, len(curves))))
         shown = [
-            {"name": clean(c.metric), "log": is_wide(c.values), **_columns(c, most)} for c in curves
+            {
+                "name": clean(c.metric),
+                "by": clean(self.trial.axis_of(c.metric)),
+                "log": is_wide(c.values),
+                **_columns(c, most),
+            }
+            for c in curves
         ]
         return json.dumps(shown, allow_nan=False)
 

@@ -232,7 +232,7 @@ const charts = {
   slices() {
     const d = S.d,
       axes = d.axes.filter((a) => new Set(a.values).size > 1).slice(0, 12);
-    const most = Math.floor(1800 / Math.max(1, axes.length)),
+    const most = Math.floor(1700 / Math.max(1, axes.length)),
       failed = d.trials.n.map((_, i) => i).filter((i) => d.states[d.trials.state[i]] === 'failed'),
       some = drawn(most, [...d.order, ...failed]);
     $('#goal').parentNode.hidden = !d.objectives;
@@ -566,3 +566,23 @@ for (const [name, build] of Object.entries(charts)) {
   };
   S.blocks.push(block);
 }
+function aim(name) {
+  // of several metrics, the one that the charts of one metric show
+  S.d.metric = name;
+  prepare(S.d);
+  S.blocks.forEach((block) => block !== table && block.reset?.());
+}
+$('#goal').addEventListener('change', ({ target }) => {
+  aim(target.value);
+  address.write();
+  filter();
+  refresh('mark');
+});
+address.kept.push({
+  key: 'goal',
+  get: () => (S.d.objectives && S.d.metric !== S.d.objectives[0].name ? S.d.metric : ''),
+  set: (text) => {
+    const names = S.d.objectives?.map((one) => one.name) ?? [];
+    if (names.includes(text)) aim(text);
+  },
+});

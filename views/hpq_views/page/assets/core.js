@@ -90,6 +90,19 @@ function logTicks(low, high) {
     ? found
     : [low, high].map((v) => [v, num(10 ** v, 3)]);
 }
+function ticks(low, high, most = 5) {
+  const raw = (high - low) / most,
+    size = 10 ** Math.floor(Math.log10(raw)),
+    step = size * ([1, 2, 5].find((k) => k * size >= raw) ?? 10);
+  const found = [];
+  for (
+    let v = Math.ceil(low / step) * step;
+    v <= high + step * 1e-9 && found.length < 20;
+    v += step
+  )
+    found.push(Math.abs(v) < step / 1e6 ? 0 : v);
+  return found;
+}
 const safe = (text) =>
   String(text)
     .replaceAll('<', '‹')
@@ -247,17 +260,21 @@ function rival(i) {
   )?.[0];
 }
 function unpack(c) {
-  // curves by number
+  // curves by number; null is a gap
   const words = (text) =>
-    new Uint16Array(Uint8Array.from(atob(text), (x) => x.charCodeAt(0)).buffer);
-  const [x, y] = [words(c.x), words(c.y)];
+      new Uint16Array(Uint8Array.from(atob(text), (x) => x.charCodeAt(0)).buffer),
+    [x, y] = [words(c.x), words(c.y)],
+    value = (place) => {
+      const at = c.low + (place / 65534) * (c.high - c.low);
+      return c.unit ? c.unit * Math.sinh(at) : at;
+    };
   let at = 0;
   return new Map(
     c.n.map((n, i) => {
       const some = { x: [], y: [] };
       for (const end = at + c.len[i]; at < end; at++) {
-        some.x.push((x[at] / 65534) * c.last);
-        some.y.push(y[at] > 65534 ? NaN : c.low + (y[at] / 65534) * (c.high - c.low));
+        some.x.push(Math.round((x[at] / 65534) * c.last));
+        some.y.push(y[at] > 65534 ? null : value(y[at]));
       }
       return [n, some];
     }),
@@ -268,7 +285,11 @@ function color(i, alpha = 1) {
     rank = d.front ? 0 : d.rank.get(d.lead[i]);
   if (!d.rank.has(d.lead[i]) || d.isOut(i) || (d.front && !d.isFront(i)))
     return isDark() ? `rgba(150,155,165,${alpha})` : `rgba(130,134,140,${alpha})`;
-  const at = (rank / Math.max(1, S.d.order.length - 1)) * (RAMP.length - 1),
+  return rampAt(rank / Math.max(1, S.d.order.length - 1), alpha);
+}
+function rampAt(share, alpha = 1) {
+  // a color between the best's, 0, and the worst's, 1
+  const at = share * (RAMP.length - 1),
     low = Math.min(Math.floor(at), RAMP.length - 2);
   const rgb = RAMP[low].map((v, k) => Math.round(v + (at - low) * (RAMP[low + 1][k] - v)));
   return `rgba(${rgb},${alpha})`;
@@ -315,14 +336,16 @@ function about(i) {
     ...params,
   ].join('\n');
 }
-function tip(event, i) {
-  const box = $('#tip');
-  box.hidden = i < 0;
-  if (i < 0) return;
-  box.textContent = about(i);
+function hint(event, parts) {
+  // a box at the cursor; without parts, none
+  const box = $('#tip') ?? document.body.appendChild(el('div', '', { id: 'tip' }));
+  box.hidden = !parts;
+  if (!parts) return;
+  box.replaceChildren(...parts);
   box.style.left = clamp(event.clientX + 14, 0, innerWidth - box.offsetWidth - 8) + 'px';
   box.style.top = clamp(event.clientY + 14, 0, innerHeight - box.offsetHeight - 8) + 'px';
 }
+const tip = (event, i) => hint(event, i < 0 ? null : [about(i)]);
 
 // What names an element among those beside it, in an old and a new state of the page.
 const nameOf = (one) => {
@@ -369,13 +392,18 @@ function morphAttributes(old, now) {
     if (name !== 'open' && old.getAttribute(name) !== value) old.setAttribute(name, value);
 }
 
+function fillMenu(menu, names, chosen, texts = {}) {
+  if ([...menu.options].map((o) => o.value).join('\n') !== names.join('\n'))
+    menu.replaceChildren(...names.map((m) => el('option', texts[m] ?? m, { value: m })));
+  menu.value = chosen;
+}
+
 function refresh(what = 'draw') {
   for (const block of S.blocks) block[what]?.();
 }
 function select(i) {
   S.sel = i === S.sel ? -1 : i;
-  const hash = S.sel < 0 ? S.d.id : `${S.d.id}/${S.d.trials.n[S.sel]}`;
-  history.replaceState(null, '', '#' + hash);
+  address.write();
   refresh('mark');
 }
 function keep() {
@@ -396,9 +424,10 @@ function filter() {
 }
 function follow() {
   // show what the URL's fragment names
-  const [sid, n] = location.hash.slice(1).split('/');
-  const d = S.all.find((one) => one.id === sid) ?? S.d ?? S.all[0];
-  if (d !== S.d) {
+  const { sid, n, words } = address.read(),
+    d = S.all.find((one) => one.id === sid) ?? S.d ?? S.all[0],
+    isOther = d !== S.d;
+  if (isOther) {
     S.d = d;
     S.brush.clear();
     S.sel = -1;
@@ -406,7 +435,9 @@ function follow() {
   }
   for (const part of $$('[data-sweep]')) part.hidden = part.dataset.sweep !== d.id;
   $('#saved').textContent = $(`[data-sweep="${d.id}"] [data-saved]`)?.textContent ?? '';
-  S.sel = d.at_of.get(+n) ?? -1;
+  S.sel = d.at_of.get(n) ?? -1;
+  // A link inside the page names a trial only, and changes nothing else.
+  if (isOther || words.size) address.take(words);
   filter();
   refresh('mark');
 }

@@ -39,24 +39,17 @@ function apply(d, patch) {
     for (const axis of d.axes)
       axis.values[i] = patch.trials.p[patch.names.indexOf(axis.name)]?.[k] ?? null;
   });
-  const more = patch.curves,
-    c = d.curves;
-  if (more.n.length) {
-    const [low, high, last] = d.curve.size ? [c.low, c.high, c.last] : [Infinity, -Infinity, 0];
-    for (const [n, curve] of unpack(more)) d.curve.set(n, curve);
-    Object.assign(c, {
-      low: Math.min(low, more.low),
-      high: Math.max(high, more.high),
-      last: Math.max(last, more.last),
-      cut: c.cut || more.cut,
-    });
-  }
+  const first = d.sets.get(d.first);
+  if (first?.isFine) first.isOld = true;
+  else for (const [n, curve] of unpack(patch.curves)) d.curve.set(n, curve);
+  d.curves.per = Math.max(d.curves.per, patch.curves.per);
   Object.assign(d, patch.objectives);
   d.winner = patch.winner;
   d.scale = patch.scale;
   for (const [name, now] of Object.entries(patch.standing))
     d.standing[name] = now.n ? now : reordered(d.standing[name], now);
   d.metrics = patch.metrics;
+  d.by = patch.by;
   d.at = patch.at;
   prepare(d);
   // The other metrics are read anew.

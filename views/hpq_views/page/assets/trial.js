@@ -1,36 +1,34 @@
-// The page of a trial: curves by plotly, tables of its files, the end of its log.
+// The page of a trial: curves, tables of its files, the end of its log.
 const isTrain = (c) => /train/i.test(c.name);
 const COLORS = ['--accent', '--warn', '--soft', '--ink'];
 const panels = new Map(); // by what their curves have in common
 const plot = (box) => {
   // once it is on the screen: a trial may have hundreds
-  if (!box.isSeen || box.drawn === box.some || !window.Plotly) return;
-  const { clientWidth } = box.plot,
-    isLog = box.some.every((c) => c.log);
+  if (!box.isSeen || box.drawn === box.some) return;
+  const isLog = box.isLog ?? box.some.every((c) => c.log),
+    { unit, by } = box.some[0];
+  box.chart ??= new LineChart(box.plot, {
+    onZoom: (view) => {
+      box.view = view ?? {};
+      box.drawn = null;
+      plot(box);
+    },
+  });
   const lines = box.some.map((c, k) => ({
-    type: 'scatter',
-    mode: c.x.length < 25 ? 'lines+markers' : 'lines',
     x: c.x,
     y: c.y,
-    name: safe(c.name.slice(0, 40)),
-    line: { color: css(COLORS[k % 4]), width: 1.8 },
-    marker: { size: 4 },
-    hovertemplate: '%{y:.4g}',
+    color: css(COLORS[k % 4]),
+    name: c.name,
   }));
-  Plotly.react(
-    box.plot,
+  const cut = box.chart.draw({
     lines,
-    layout(210, {
-      width: clientWidth,
-      hovermode: 'x',
-      margin: { l: 54, r: 8, t: 6, b: 34 },
-      yaxis: isLog
-        ? { type: 'log', ...decades(box.some.flatMap((c) => c.y)) }
-        : { nticks: 6, exponentformat: 'e', ...level(box.some.flatMap((c) => c.y)) },
-      xaxis: { nticks: 6, title: { text: 'step', font: { size: 12 }, standoff: 4 } },
-    }),
-    { displayModeBar: false, responsive: true },
-  );
+    x: { name: by || 'step', text: unit === undefined ? undefined : time },
+    y: { name: unit ?? (box.some.length > 1 ? stem(box.some[0].name) : box.some[0].name), log: isLog },
+    view: box.view,
+    height: 210,
+  });
+  box.note.textContent = cut ? `${count(cut)} beyond the axis` : '';
+  box.log.ariaPressed = String(isLog);
   box.drawn = box.some;
 };
 const watch = new IntersectionObserver(
@@ -46,32 +44,58 @@ const watch = new IntersectionObserver(
   },
   { rootMargin: '300px' },
 );
-function drawCurves(points) {
+function caption({ names, some }) {
+  names.replaceChildren(
+    ...some.map((c, k) => {
+      const name = el('span', `${c.name} `, { title: c.name });
+      name.style.color = css(COLORS[k % 4]);
+      name.append(el('b', num(c.y.at(-1) ?? 'nan')));
+      return name;
+    }),
+  );
+}
+const onAxis = (points) =>
+  // over the metric that the script defined
+  points.map((c) => {
+    const by = points.find((one) => one.name === c.by);
+    return by ? { ...c, ...over(c, by) } : { ...c, by: '' };
+  });
+function drawCurves(points, place = '#panels', keyOf = (c) => `${stem(c.name)} by ${c.by}`) {
   const groups = new Map();
-  for (const c of points) groups.set(stem(c.name), [...(groups.get(stem(c.name)) ?? []), c]);
+  for (const c of points) groups.set(keyOf(c), [...(groups.get(keyOf(c)) ?? []), c]);
   for (const [key, some] of groups) {
     some.sort((a, b) => isTrain(a) - isTrain(b));
     let box = panels.get(key);
     if (!box) {
       box = el('figure');
-      box.plot = el('div', '', { className: 'plot' });
-      box.append(el('figcaption'), box.plot);
+      box.plot = el('div', '', { className: 'lines' });
+      box.note = el('span', '', { className: 'soft' });
+      box.log = el('button', 'log', { title: 'Logarithmic or linear axis' });
+      box.names = el('span');
+      const title = el('figcaption'),
+        own = box;
+      box.log.onclick = () => {
+        own.isLog = own.log.ariaPressed !== 'true';
+        own.view = {};
+        own.drawn = null;
+        plot(own);
+      };
+      title.append(box.names, box.note, box.log);
+      box.append(title, box.plot);
       panels.set(key, box);
-      $('#panels').append(box);
+      $(place).append(box);
       watch.observe(box);
     }
     box.some = some;
-    box.firstChild.replaceChildren(
-      ...some.map((c, k) => {
-        const name = el('span', `${c.name} `, { title: c.name });
-        name.style.color = css(COLORS[k % 4]);
-        name.append(el('b', num(c.y.at(-1) ?? 'nan')));
-        return name;
-      }),
-    );
+    caption(box);
     plot(box);
   }
-  $('#curves').hidden = !panels.size;
+  $(place).parentNode.hidden = !groups.size;
+}
+function drawSystem({ x, lines }) {
+  // by unit: each has an axis of its own
+  const points = lines.map((line) => ({ ...line, x, by: 'time', log: false }));
+  drawCurves(points, '#system-panels', (c) => `in ${c.unit}`);
 }
 function sharpen(img) {
   // a small picture shows its pixels
@@ -155,7 +179,9 @@ $('#log pre').addEventListener('scroll', ({ target }) => {
   isAtEnd = target.scrollTop + target.clientHeight >= target.scrollHeight - 40;
 });
 S.onPart = (part) => {
-  if (part.dataset.points) drawCurves(JSON.parse(part.dataset.points));
+  const { points, system } = part.dataset;
+  if (points) drawCurves(onAxis(JSON.parse(points)));
+  if (system) drawSystem(JSON.parse(system));
   for (const box of $$('[data-table]:empty', part)) watch.observe(box);
   $$('img', part).forEach(sharpen);
   if (part.dataset.captions) label(part);
@@ -163,7 +189,7 @@ S.onPart = (part) => {
 };
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
   for (const box of panels.values()) {
-    drawCurves(box.some);
+    caption(box);
     box.drawn = null;
     plot(box);
   }

@@ -1,4 +1,4 @@
-// Parallel coordinates and curves, on 2-D canvases.
+// Parallel coordinates, on a 2-D canvas.
 function surface(id, draw) {
   // sharp on every screen; redrawn when its size changes
   const box = $('#' + id),
@@ -26,19 +26,6 @@ function inSlices(id, some, stroke, then) {
     then();
   };
   step(0);
-}
-function ticks(low, high, most = 5) {
-  const raw = (high - low) / most,
-    size = 10 ** Math.floor(Math.log10(raw)),
-    step = size * ([1, 2, 5].find((k) => k * size >= raw) ?? 10);
-  const found = [];
-  for (
-    let v = Math.ceil(low / step) * step;
-    v <= high + step * 1e-9 && found.length < 20;
-    v += step
-  )
-    found.push(Math.abs(v) < step / 1e6 ? 0 : v);
-  return found;
 }
 const short = (text, pen, room) => {
   text = String(text);
@@ -255,214 +242,34 @@ parallel.box.addEventListener('pointerup', (event) => {
     drag = null;
     if (isClick) S.brush.delete(k);
     else S.brush.set(k, [Math.min(from, at), Math.max(from, at)]);
-    if (old || !isClick) return filter();
+    if (old || !isClick) return brushed();
     parallel.draw();
   }
   const i = lineAt(event.offsetX, event.offsetY);
   if (i >= 0) select(i);
 });
 parallel.box.addEventListener('pointerleave', (event) => tip(event, -1));
+const brushed = () => {
+  filter();
+  address.write();
+};
 $('#unbrush').addEventListener('click', () => {
   S.brush.clear();
-  filter();
+  brushed();
+});
+address.kept.push({
+  key: 'brush',
+  get: () =>
+    wordsOf([...S.brush].map(([k, ends]) => `${rangeText(ends)}_${S.axes[k].name}`)),
+  set: (text) => {
+    S.brush.clear();
+    for (const word of listOf(text)) {
+      const [low, high, ...name] = word.split('_'),
+        k = S.axes.findIndex((axis) => axis.name === name.join('_')),
+        ends = numbersOf(`${low}_${high}`);
+      if (k >= 0 && ends) S.brush.set(k, ends);
+    }
+  },
 });
 
-function chosen() {
-  // the metric, and the same of training beside validation
-  const d = S.d,
-    name = d.metrics.includes(S.metric) ? S.metric : d.metrics[0];
-  const other = d.metrics.find((m) => m !== name && stem(m) === stem(name));
-  return [name, other].filter((one) => one !== undefined);
-}
-async function load(d, name) {
-  // of the dashboard, which sends a metric when it is shown
-  const old = d.sets.get(name);
-  if (old && (!old.isOld || old.isAsked)) return;
-  d.sets.set(name, { ...(old ?? { c: null, curve: new Map() }), isOld: true, isAsked: true });
-  const c = await S.onMetric?.(d, name).catch(() => null); // the next draw asks again
-  d.sets.set(name, c ? { c, curve: unpack(c) } : { ...d.sets.get(name), isAsked: false });
-  if (!c) return;
-  if (d === S.d) curves.draw();
-  overlay.reset();
-  overlay.draw();
-}
-function reach(names) {
-  // one scale for both, if both are of a kind
-  const some = names
-    .map((name) => S.d.sets.get(name)?.c)
-    .filter((c) => c?.n.length || (S.d.curve.size && c === S.d.curves));
-  const ends = (all) => ({
-    low: Math.min(...all.map((c) => c.low)),
-    high: Math.max(...all.map((c) => c.high)),
-    last: Math.max(...all.map((c) => c.last)),
-  });
-  return (c) => (some.includes(c) && some.every((one) => one.log === c.log) ? ends(some) : c);
-}
-const panes = ['curves-canvas', 'beside-canvas'].map((id, pane) =>
-  surface(id, (pen, w, h) => {
-    const d = S.d,
-      names = chosen(),
-      name = names[pane],
-      set = d.sets.get(name),
-      c = set?.c;
-    const all = c ? S.kept.filter((i) => set.curve.has(d.trials.n[i])) : [],
-      curve = (i) => set.curve.get(d.trials.n[i]);
-    const isMany = all.length > MANY,
-      some = drawn(S.brush.size ? Infinity : MANY, all);
-    panes[pane].view = null;
-    if (!c) return;
-    const { low, high, last } = reach(names)(c);
-    const view = {
-      x: (v) => 54 + (v / last) * (w - 74),
-      y: (v) => h - 46 - ((v - low) / (high - low)) * (h - 62),
-      some,
-      curve,
-      last,
-    };
-    panes[pane].view = view;
-    Object.assign(pen, {
-      lineWidth: 1,
-      fillStyle: css('--soft'),
-      strokeStyle: css('--line'),
-      textAlign: 'right',
-    });
-    for (const [v, text] of c.log
-      ? logTicks(low, high)
-      : ticks(low, high).map((v) => [v, num(v)])) {
-      pen.fillText(text, 46, view.y(v) + 4);
-      pen.strokeRect(54, view.y(v), w - 74, 0);
-    }
-    pen.textAlign = 'center';
-    for (const v of ticks(0, last, 8)) pen.fillText(num(v), view.x(v), h - 28);
-    pen.fillText('step', w / 2, h - 6);
-    if (names.length > 1) pen.fillText(short(name, pen, w - 74), w / 2, 12);
-    if (isMany) band(pen, view, all);
-    const line = (i, style, width) => {
-      const { x, y } = curve(i),
-        dots = [];
-      pen.beginPath();
-      for (let k = 0; k < x.length; k++) {
-        // NaN is a gap; a point without a neighbor is a dot
-        if (Number.isNaN(y[k])) continue;
-        const [isFirst, isLast] = [k - 1, k + 1].map((j) => !(y[j] === y[j] && j in y));
-        if (isFirst && isLast) dots.push(k);
-        pen[isFirst ? 'moveTo' : 'lineTo'](view.x(x[k]), view.y(y[k]));
-      }
-      pen.setLineDash(d.states[d.trials.state[i]] === 'pruned' ? [4, 3] : []);
-      Object.assign(pen, { strokeStyle: style, fillStyle: style, lineWidth: width });
-      pen.stroke();
-      for (const k of dots) {
-        pen.beginPath();
-        pen.arc(view.x(x[k]), view.y(y[k]), width + 1.2, 0, 7);
-        pen.fill();
-      }
-    };
-    inSlices(
-      id,
-      some,
-      (i) =>
-        isMany && d.rank.get(i) < BEST
-          ? line(i, color(i), 1.8)
-          : line(i, color(i, isMany ? 0.3 : 0.85), isMany ? 0.8 : 1.6),
-      () => {
-        if (all.includes(S.sel)) {
-          line(S.sel, css('--card'), 6);
-          line(S.sel, css('--ink'), 3);
-        }
-        pen.setLineDash([]);
-      },
-    );
-    if (pane) return;
-    const gaps = all.filter((i) => curve(i).y.some(Number.isNaN)).length;
-    title(
-      'curves',
-      `${names.join(' and ')} by step${c.log ? ', logarithmic' : ''}; ` +
-        shown(some.length, all.length) +
-        (c.cut ? '; values beyond the scale at its edge' : '') +
-        (isMany ? ', the band holds 80%' : '') +
-        (gaps ? `; ${gaps} with NaN, drawn as a gap` : ''),
-    );
-  }),
-);
-function spread(some, last, parts, least) {
-  // rows of a step, and quantiles of at least so many curves there
-  const steps = [...new Set(some.flatMap((c) => c.x))].sort((a, b) => a - b),
-    rows = [];
-  for (const at of steps.length > 60
-    ? Array.from({ length: 61 }, (_, k) => (k / 60) * last)
-    : steps) {
-    const found = [];
-    for (const { x, y } of some) {
-      const j = x.findIndex((v) => v >= at);
-      if (j >= 0 && x[0] <= at && !Number.isNaN(y[j])) found.push(y[j]);
-    }
-    if (found.length >= least) {
-      found.sort((a, b) => a - b);
-      rows.push([at, ...parts.map((q) => quantile(found, q))]);
-    }
-  }
-  return rows;
-}
-function band(pen, view, all) {
-  const rows = spread(all.map(view.curve), view.last, [0.1, 0.9], 10);
-  pen.beginPath();
-  for (const [at, low] of rows) pen.lineTo(view.x(at), view.y(low));
-  for (const [at, , high] of rows.reverse()) pen.lineTo(view.x(at), view.y(high));
-  Object.assign(pen, { fillStyle: css('--accent'), globalAlpha: 0.16 });
-  pen.fill();
-  pen.globalAlpha = 1;
-}
-function fillMenu(menu, names, chosen) {
-  if ([...menu.options].map((o) => o.value).join('\n') !== names.join('\n'))
-    menu.replaceChildren(...names.map((m) => el('option', m, { value: m })));
-  menu.value = chosen;
-}
-function choose(name) {
-  S.metric = name;
-  if (S.d.objectives?.some((one) => one.name === name)) {
-    S.d.metric = name;
-    prepare(S.d);
-    repaint();
-    refresh('mark');
-  }
-  curves.draw();
-  overlay.reset();
-  overlay.draw();
-}
-const curves = {
-  draw() {
-    const d = S.d,
-      names = chosen(),
-      menu = $('#metric');
-    $('#curves').hidden = !names.length;
-    if (!names.length) return;
-    fillMenu(menu, d.metrics, names[0]);
-    panes[1].box.hidden = names.length < 2;
-    for (const name of names) load(d, name);
-    for (const pane of panes) pane.draw();
-  },
-};
-curves.mark = curves.draw;
-for (const menu of ['#metric', '#goal'])
-  $(menu).addEventListener('change', (event) => choose(event.target.value));
-for (const pane of panes) {
-  const at = (event) => {
-    let [best, near] = [-1, 144];
-    for (const i of pane.view?.some ?? []) {
-      const { x, y } = pane.view.curve(i);
-      for (let k = 0; k < x.length; k++) {
-        const away =
-          (pane.view.x(x[k]) - event.offsetX) ** 2 + (pane.view.y(y[k]) - event.offsetY) ** 2;
-        if (away <= near) [best, near] = [i, away];
-      }
-    }
-    return best;
-  };
-  pane.box.addEventListener('pointermove', (event) => tip(event, at(event)));
-  pane.box.addEventListener('pointerleave', (event) => tip(event, -1));
-  pane.box.addEventListener('pointerup', (event) => {
-    const i = at(event);
-    if (i >= 0) select(i);
-  });
-}
-S.blocks.push(parallel, curves);
+S.blocks.push(parallel);

@@ -1,0 +1,312 @@
+"""The curves of a sweep's page, in a browser: zoom, cursor, smoothing, groups, axes, links."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import pytest
+
+from hpq.domain.trial import Params, TrialState
+from hpq_views.page.curves import Curve
+from hpq_views.page.sweep_data import SweepData
+from tests.integration.page.conftest import Tab
+from tests.support.made_sweeps import SETS_OF_ARTICLE, made
+
+for library in ("plotly", "jinja2"):
+    pytest.importorskip(library, reason=f"{library} is not installed")
+
+STEPS = 20
+SETS: list[Params] = [{"lr": lr, "depth": depth} for lr in (0.1, 0.2) for depth in (1, 2, 3)]
+
+
+def level(n: int, step: float) -> float:
+    """The value of a trial: each has a height of its own, and the steps a small tooth."""
+    return n / 10 + step / 1000 + (0.01 if step % 2 else 0.0)
+
+
+def sweep(
+    more: Mapping[str, Callable[[int, float], float]] | None = None,
+    sets: Sequence[Params] = SETS,
+    value: Callable[[int, float], float] = level,
+    steps: int = STEPS,
+    states: Sequence[TrialState] = (),
+    metric: str = "val/acc",
+) -> SweepData:
+    """Return a sweep of six trials with 20 values each, and other metrics of its steps."""
+    data = made(sets, metric=metric, states=states or [TrialState.FINISHED] * len(sets))
+
+    def of(f: Callable[[int, float], float]) -> dict[int, Curve]:
+        return {n: [(float(k), f(n, k)) for k in range(1, steps + 1)] for n in data.curves}
+
+    named = {name: 0.5 for name in (metric, *(more or {}))}
+    trials = [replace(t, metrics=named if t.metrics else {}) for t in data.trials]
+    others = {name: of(f) for name, f in (more or {}).items()}
+    return replace(data, trials=trials, curves=of(value), more=others)
+
+
+@pytest.fixture
+def show(tab: Callable[..., Tab], tmp_path: Path) -> Callable[..., Tab]:
+    """Return a function that writes the page of a sweep and opens it."""
+    from hpq_views.page.render import sweep_page  # noqa: PLC0415
+
+    def write(data: SweepData, at: str = "", **more: Any) -> Tab:
+        file = tmp_path / "page.html"
+        file.write_text(sweep_page([data]), "utf-8")
+        return tab(**more).open(f"file://{file}{at}")
+
+    return write
+
+
+class Panel:
+    """One panel of curves, with the mouse over it."""
+
+    def __init__(self, shown: Tab, name: str = "val/acc") -> None:
+        self.mouse, self.shown = shown.page.mouse, shown
+        self.figure = shown.page.locator(f"[data-panel='{name}']")
+        self.figure.scroll_into_view_if_needed()
+
+    def place(self, across: float, down: float) -> tuple[float, float]:
+        box = self.figure.locator(".u-over").bounding_box()
+        return box["x"] + 1 + across * (box["width"] - 3), box["y"] + 1 + down * (box["height"] - 3)
+
+    def drag(self, begin: tuple[float, float], end: tuple[float, float]) -> None:
+        self.mouse.move(*self.place(*begin))
+        self.mouse.down()
+        self.mouse.move(*self.place(*end), steps=3)
+        self.mouse.up()
+
+    def read(self, across: float, down: float = 0.5) -> tuple[str, dict[str, float]]:
+        """Hover, and return the step and the values of the listed lines by name."""
+        self.mouse.move(*self.place(across, down))
+        head, *rows = self.shown.text("#tip").split("\n")
+        found = [re.fullmatch(r"■ (\S+)\s+(\S.*)", row) for row in rows]
+        return head, {m[2]: float(m[1]) for m in found if m}
+
+    @property
+    def note(self) -> str:
+        return str(self.figure.locator("figcaption").inner_text())
+
+
+def hash_of(shown: Tab) -> str:
+    return str(shown.page.evaluate("decodeURIComponent(location.hash)"))
+
+
+def smooth(shown: Tab, weight: float) -> None:
+    shown.page.evaluate(
+        "w => { const s = document.querySelector('#curves-smooth'); s.value = w;"
+        " s.dispatchEvent(new Event('input')) }",
+        weight,
+    )
+
+
+def test_the_cursor_shows_the_values_of_the_nearest_lines_at_that_step(show) -> None:
+    shown = show(sweep())
+    for across, step in ((0.5, 10), (1.0, 20), (0.25, 5)):
+        head, values = Panel(shown).read(across)
+        assert head == f"step {step}"
+        assert values == {f"#{n}": pytest.approx(level(n, step), abs=1e-4) for n in range(1, 7)}
+    assert "lr = " in shown.text("#tip"), "the parameters of the nearest"
+    shown.page.mouse.move(1, 1)
+    assert not shown.page.is_visible("#tip") and shown.messages == []
+
+
+def test_a_drag_zooms_shift_pans_and_a_double_click_shows_all(show) -> None:
+    shown = show(sweep({"train/acc": level}))
+    panel, beside = Panel(shown), Panel(shown, "train/acc")
+    panel.drag((0.25, 0.5), (0.75, 0.5))
+    for one in (panel, beside):
+        assert one.read(0.0)[0] == "step 5" and one.read(1.0)[0] == "step 15"
+    shown.page.keyboard.down("Shift")
+    panel.drag((0.5, 0.5), (0.7, 0.5))
+    shown.page.keyboard.up("Shift")
+    assert panel.read(0.0)[0] == "step 3" and panel.read(1.0)[0] == "step 13"
+    assert beside.read(1.0)[0] == "step 13"
+    panel.mouse.dblclick(*panel.place(0.5, 0.5))
+    assert panel.read(1.0)[0] == "step 20" and "range" not in hash_of(shown)
+    panel.drag((0.0, 0.75), (0.6, 1.0))  # a corner: the lowest lines of the first steps
+    assert set(panel.read(0.5, 0.9)[1]) == {f"#{n}" for n in range(1, 7)}
+    assert panel.read(1.0)[0] == "step 12" and shown.messages == []
+    assert not shown.page.is_visible("#trial"), "no drag selects a trial"
+
+
+def test_a_click_on_a_line_selects_its_trial(show) -> None:
+    shown = show(sweep(value=lambda n, step: float(n)))
+    panel = Panel(shown)
+    room = 0.04 * 5
+    panel.mouse.click(*panel.place(0.5, (6 + room - 4) / (5 + 2 * room)))
+    assert "Trial #4" in shown.text("#trial")
+
+
+def test_smoothing_is_an_exponential_mean_that_begins_at_the_first_value(show) -> None:
+    shown = show(sweep())
+    smooth(shown, 0.8)
+    weights = [0.8 ** (STEPS - k) for k in range(1, STEPS + 1)]
+    values = [level(3, k) for k in range(1, STEPS + 1)]
+    wanted = math.fsum(w * v for w, v in zip(weights, values, strict=True)) / math.fsum(weights)
+    panel = Panel(shown)
+    assert panel.read(1.0)[1]["#3"] == pytest.approx(wanted, abs=1e-4)
+    assert panel.read(0.05)[1]["#3"] == pytest.approx(level(3, 1), abs=1e-4)
+    assert "pale: as logged" in shown.text("#curves-n")
+
+
+@pytest.mark.parametrize("band", ["range", "sd"])
+def test_a_group_of_trials_is_its_mean_with_a_band(show, band: str) -> None:
+    shown = show(sweep())
+    shown.page.select_option("#curves-by", "p:lr")
+    assert [text.strip() for text in shown.text("#curves-legend").split("■")[1:]] == [
+        "0.1 (3)",
+        "0.2 (3)",
+    ]
+    shown.page.select_option("#curves-band", band)
+    head, values = Panel(shown).read(1.0)
+    first = mean(level(n, STEPS) for n in (1, 2, 3))
+    assert head == "step 20" and values == {
+        "0.1, mean of 3": pytest.approx(first, abs=1e-4),
+        "0.2, mean of 3": pytest.approx(first + 0.3, abs=1e-4),
+    }
+    lowest = {"range": level(1, 10), "sd": first - stdev((0.1, 0.2, 0.3))}[band]
+    words = {"range": "lowest to highest", "sd": "standard deviation"}[band]
+    assert words in shown.text("#curves-n") and lowest > 0
+
+
+def test_replicates_are_a_group_by_default(show) -> None:
+    data = sweep()
+    replicated = replace(data.status, sweep=replace(data.sweep, replicates=3))
+    shown = show(replace(data, status=replicated))
+    assert shown.page.input_value("#curves-by") == "setting"
+    values = Panel(shown).read(1.0)[1]
+    assert sorted(values.values()) == pytest.approx(
+        [mean(level(n, STEPS) for n in some) for some in ((1, 2, 3), (4, 5, 6))], abs=1e-4
+    )
+    assert "2 groups of 6 trials" in shown.text("#curves-n")
+
+
+def test_an_axis_is_switched_to_logarithmic_and_says_so(show) -> None:
+    shown = show(sweep(value=lambda n, step: 10.0 ** (-n)))
+    panel = Panel(shown)
+    button, plot = panel.figure.get_by_text("log", exact=True), panel.figure.locator(".lines")
+    assert button.get_attribute("aria-pressed") == "true", "six decades"
+    assert "logarithmic" in plot.get_attribute("aria-label")
+    middle = panel.read(0.5)[1]
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false" and "linear" in hash_of(shown)
+    assert "logarithmic" not in plot.get_attribute("aria-label")
+    assert panel.read(0.5)[1] == middle
+    panel.drag((0.0, 0.95), (1.0, 1.0))
+    assert panel.note and shown.messages == []
+
+
+def test_the_axis_fits_what_is_drawn_and_says_what_lies_beyond(show) -> None:
+    def value(n: int, step: float) -> float:
+        return 1e6 if n == 6 and step == 7 else level(n, step)
+
+    shown = show(sweep(value=value))
+    assert "1 value beyond the axis" in Panel(shown).note
+    shown.page.select_option("#curves-x", "step")
+    shown = show(sweep(value=lambda n, step: math.nan if n == 2 and step == 4 else 1.0))
+    assert "1 with NaN, drawn as a gap" in Panel(shown).note and shown.messages == []
+
+
+def test_a_long_curve_is_thinned_and_says_so(show) -> None:
+    data = sweep(steps=1000, value=lambda n, step: float(n))
+    shown = show(replace(data, points=50, longest=1000))
+    assert "a point is the mean of up to 21 values" in Panel(shown).note
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        (("val/acc", "test_acc", "train/acc"), ["val/acc", "train/acc"]),
+        (("val_loss", "loss"), ["val_loss", "loss"]),
+        (("test/acc", "train/acc"), ["test/acc", "train/acc"]),
+        (("loss", "val_loss"), ["loss", "val_loss"]),
+        (("train_loss", "validation_loss", "test_loss"), ["train_loss", "validation_loss"]),
+        (("val/acc", "test_acc"), ["val/acc"]),
+        (("eval/loss", "train/loss"), ["eval/loss", "train/loss"]),
+        (("acc", "loss"), ["acc"]),
+        (("acc", "train/acc", "test/acc"), ["acc", "train/acc"]),
+    ],
+)
+def test_training_stands_beside_validation_of_the_same_name(show, names, wanted) -> None:
+    metric, *others = names
+    shown = show(sweep(dict.fromkeys(others, level), metric=metric))
+    panels = "[...document.querySelectorAll('[data-panel]')].map(p => p.dataset.panel)"
+    assert shown.page.evaluate(panels) == wanted
+
+
+def test_the_x_axis_is_a_metric_or_the_time(show) -> None:
+    data = sweep({"tokens": lambda n, step: 1000 * step})
+    seconds = {n: [(0.0, 0.0), (20.0, 400.0)] for n in data.curves}
+    shown = show(replace(data, more={**data.more, "_runtime": seconds}))
+    panel = Panel(shown)
+    for axis, head in (("tokens", "tokens 20000"), ("_runtime", "time 6m40s")):
+        shown.page.select_option("#curves-x", axis)
+        found, values = panel.read(1.0)
+        assert found == head
+        assert values["#3"] == pytest.approx(level(3, STEPS), abs=1e-4)
+    assert shown.messages == []
+
+
+def test_the_axis_that_the_script_defined_is_the_default_of_its_metrics(show) -> None:
+    data = sweep({"tokens": lambda n, step: 1000 * step, "train/acc": level})
+    axes = {"val/*": "tokens", "train/acc": "never logged"}
+    trials = [replace(t, run_info={"axes": axes}) for t in data.trials]
+    shown = show(replace(data, trials=trials))
+    heads = [Panel(shown, name).read(1.0)[0] for name in ("val/acc", "train/acc")]
+    assert heads == ["tokens 20000", "step 20"]
+    assert "by tokens and step" in shown.text("#curves-n")
+    panel = Panel(shown)
+    panel.drag((0.25, 0.5), (0.75, 0.5))
+    assert panel.read(0.0)[0] == "tokens 5000"
+    assert Panel(shown, "train/acc").read(1.0)[0] == "step 20", "its axis is another one"
+    shown.page.select_option("#curves-x", "step")
+    assert Panel(shown).read(1.0)[0] == "step 20" and shown.messages == []
+
+
+def test_a_link_shows_another_browser_the_same_view(show) -> None:
+    data = sweep({"train/acc": level, "loss a:b": lambda n, step: 10.0 ** (-n)})
+    shown = show(data)
+    for menu, value in (
+        ("#metric", "loss a:b"),
+        ("#curves-x", "loss a:b"),
+        ("#curves-x", "step"),
+        ("#curves-by", "p:depth"),
+        ("#curves-band", "sd"),
+    ):
+        shown.page.select_option(menu, value)
+    smooth(shown, 0.5)
+    panel = Panel(shown)
+    panel.drag((0.25, 0.5), (0.75, 0.5))
+    panel.figure.get_by_text("log", exact=True).click()
+    shown.page.mouse.move(1, 1)
+    link = shown.page.evaluate("location.hash")
+    again = show(data, at=link)
+    assert again.page.evaluate("location.hash") == link
+    assert again.text("#curves-n") == shown.text("#curves-n")
+    for one in (shown, again):
+        one.page.evaluate("scrollTo(0, 0)")
+    pictures = [one.page.locator("#curves").screenshot() for one in (shown, again)]
+    assert pictures[0] == pictures[1]
+    assert Panel(again).read(0.0)[0] == "step 5"
+
+
+@pytest.mark.parametrize(("is_over", "order"), [(True, [".winner", "#curves"]),
+                                                (False, ["#curves", ".winner"])])  # fmt: skip
+def test_curves_are_under_the_winner_or_first_while_the_sweep_runs(show, is_over, order) -> None:
+    states = [TrialState.FINISHED] * 5 + [TrialState.FINISHED if is_over else TrialState.RUNNING]
+    shown = show(sweep(states=states))
+    tops = [shown.page.locator(query).first.bounding_box()["y"] for query in (*order, "#sorted")]
+    assert tops == sorted(tops)
+
+
+def test_sixteen_sets_and_their_curves_fit_a_phone(show) -> None:
+    data = made(SETS_OF_ARTICLE)
+    shown = show(data, width=390, height=844)
+    assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert shown.page.locator(".u-over").first.bounding_box()["width"] > 200

@@ -1,0 +1,352 @@
+// A chart of lines by uPlot: zoom by drag, pan with shift, and the values at the cursor.
+const HUES = [
+  '#2f6fb0',
+  '#d55e00',
+  '#009e73',
+  '#cc6fa3',
+  '#b8860b',
+  '#56b4e9',
+  '#8a63d2',
+  '#8c8c8c',
+];
+const LISTED = 8, // lines whose values the cursor shows
+  FAR = 3; // as axis_of of text/charts.py
+
+function placeOf(xs, x) {
+  // the index of the last x that is not beyond this one; -1: there is none
+  let low = -1,
+    high = xs.length;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (xs[middle] <= x) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+function valueAt({ x: xs, y: ys }, x) {
+  // between two points in proportion; null in a gap and beyond the ends
+  const k = placeOf(xs, x);
+  if (k < 0 || ys[k] === null) return null;
+  if (xs[k] === x) return ys[k];
+  if (k + 1 >= xs.length || ys[k + 1] === null) return null;
+  return ys[k] + ((x - xs[k]) / (xs[k + 1] - xs[k])) * (ys[k + 1] - ys[k]);
+}
+function over({ x: steps, y: ys }, by) {
+  // a curve over the values of another one, whose last value holds beyond its end
+  const last = by?.x.at(-1),
+    found = steps
+      .map((step, k) => [by ? valueAt(by, Math.min(step, last)) : null, ys[k]])
+      .filter(([x]) => x !== null)
+      .sort((a, b) => a[0] - b[0]);
+  return { x: found.map(([x]) => x), y: found.map(([, y]) => y) };
+}
+function smoothed(ys, weight) {
+  // an exponential mean without the pull of its start, as TensorBoard's
+  let sum = 0,
+    n = 0;
+  return ys.map((y) => {
+    if (y === null) return null;
+    n += 1;
+    sum = weight * sum + (1 - weight) * y;
+    return sum / (1 - weight ** n);
+  });
+}
+function fitted(lines, log, within = null) {
+  // the ends of an axis that fits these lines, and how many values lie beyond it
+  const to = log ? Math.log10 : (v) => v,
+    found = [];
+  let missing = 0;
+  for (const { x, y } of lines)
+    for (let k = 0; k < y.length; k++) {
+      if (y[k] === null || (within && (x[k] < within[0] || x[k] > within[1]))) continue;
+      if (log && y[k] <= 0) missing += 1;
+      else found.push(to(y[k]));
+    }
+  found.sort((a, b) => a - b);
+  const outer = Math.max(1, Math.floor(found.length / 10)),
+    middle = found.length < 5 ? 0 : found.at(-1 - outer) - found[outer],
+    kept = middle
+      ? found.filter((v) => v >= found[outer] - FAR * middle && v <= found.at(-1 - outer) + FAR * middle)
+      : found;
+  const [low, high] = kept.length ? [kept[0], kept.at(-1)] : [0, 1],
+    room = 0.04 * (high - low) || 0.1 * Math.abs(high) || 0.5,
+    ends = [low - room, high + room];
+  return {
+    range: log ? ends.map((v) => 10 ** v) : ends,
+    cut: found.length - kept.length + missing,
+  };
+}
+
+function area(u, k) {
+  // the path of a series that goes along one edge and back along the other
+  const [xs, ys] = u.data[k],
+    fill = new Path2D();
+  for (let j = 0; j < xs.length; j++)
+    fill.lineTo(u.valToPos(xs[j], 'x', true), u.valToPos(ys[j], 'y', true));
+  return { stroke: null, fill, clip: null, flags: 0 };
+}
+const digits = (v) => {
+  // four of them: values below each other have a length
+  const text = num(v);
+  return /^-?\d+\.\d+$/.test(text) ? v.toPrecision(4) : text;
+};
+const LINEAR = window.uPlot?.paths.linear();
+function seriesOf(one, lowest) {
+  // of uPlot: what is drawn, and its points
+  const common = { facets: [{ scale: 'x' }, { scale: 'y' }], scale: 'y' };
+  if (one.low) {
+    const at = (ys) => ys.map((y) => Math.max(y, lowest)),
+      shape = { ...common, fill: one.color, width: 0, paths: area, points: { show: false } };
+    return [shape, [[...one.x, ...one.x.toReversed()], at([...one.high, ...one.low.toReversed()])]];
+  }
+  const { x, y } = one,
+    isAt = (k) => k >= 0 && k < y.length && y[k] !== null,
+    alone = x.map((_, k) => k).filter((k) => isAt(k) && !isAt(k - 1) && !isAt(k + 1));
+  const line = {
+    ...common,
+    stroke: one.color,
+    width: one.width ?? 1.6,
+    dash: one.dash,
+    paths: one.isStep ? uPlot.paths.stepped({ align: 1 }) : LINEAR,
+    points: {
+      show: alone.length > 0,
+      filter: () => alone,
+      size: 5 + (one.width ?? 1.6),
+      width: 0,
+      fill: one.color,
+      stroke: one.color,
+    },
+  };
+  return [line, [x, lowest > -Infinity ? y.map((v) => (v === null || v > 0 ? v : null)) : y]];
+}
+
+class LineChart {
+  // `onZoom(view)` is told of a view chosen by hand, null of a reset; `onPick(line)` of a click
+  constructor(box, { onZoom, onPick } = {}) {
+    Object.assign(this, { box, onZoom, onPick, plot: null, shown: null });
+    box.chart = this;
+    new ResizeObserver(() => {
+      if (this.plot && this.box.clientWidth !== this.plot.width) this.draw(this.shown);
+    }).observe(box);
+  }
+
+  // `lines` and `bands` in the order of drawing; a band has `low` and `high` in place of `y`.
+  // `x` and `y` have a name; `view` has the ranges that a zoom chose.
+  draw(shown) {
+    this.shown = shown;
+    const { lines, bands = [], x, y, view = {}, height = 230 } = shown,
+      width = this.box.clientWidth;
+    if (!width || !window.uPlot) return 0;
+    const every = lines.flatMap((one) => [one.x[0] ?? 0, one.x.at(-1) ?? 0]),
+      lowX = Math.min(...every, x.low ?? 0),
+      highX = Math.max(...every),
+      across = view.x ?? [lowX, highX > lowX ? highX : lowX + 1],
+      fit = fitted([...lines, ...edges(bands)], y.log, across),
+      up = view.y ?? fit.range;
+    const lowest = y.log ? up[0] : -Infinity,
+      series = [...bands, ...lines].map((one) => seriesOf(one, lowest)),
+      cursor = this.plot?.cursor.left >= 0 ? this.plot.cursor : null;
+    const old = cursor && { left: cursor.left, top: cursor.top };
+    this.plot?.destroy();
+    this.plot = new uPlot(
+      this.options(width, height, across, up, series.map(([one]) => one)),
+      [null, ...series.map(([, data]) => data)],
+      this.box,
+    );
+    this.plot.over.addEventListener('click', (event) => this.pick(event));
+    this.ranges = { x: across, y: up };
+    if (old) this.plot.setCursor(old);
+    return fit.cut;
+  }
+
+  options(width, height, across, up, series) {
+    const { x, y } = this.shown,
+      font = `12px ${getComputedStyle(document.body).fontFamily}`,
+      axis = {
+        stroke: css('--soft'),
+        font,
+        labelFont: font,
+        labelSize: 20,
+        grid: { stroke: css('--line'), width: 1 },
+        ticks: { show: false },
+      };
+    const marks = (low, high, most) =>
+      y.log
+        ? logTicks(Math.log10(low), Math.log10(high)).map(([at]) => 10 ** at)
+        : ticks(low, high, most);
+    return {
+      mode: 2,
+      width,
+      height,
+      padding: [8, 14, 0, 0],
+      legend: { show: false },
+      scales: {
+        x: { time: false, auto: false, range: () => this.ranges?.x ?? across },
+        y: { auto: false, distr: y.log ? 3 : 1, range: () => this.ranges?.y ?? up },
+      },
+      axes: [
+        {
+          ...axis,
+          size: 26,
+          label: x.name,
+          splits: (u, _, low, high) => ticks(low, high, Math.max(2, width / 90)),
+          values: (u, at) => at.map((v) => (x.text ?? num)(v)),
+        },
+        {
+          ...axis,
+          scale: 'y',
+          size: 54,
+          label: `${y.name}${y.log ? ' (log)' : ''}`,
+          splits: (u, _, low, high) => marks(low, high, height / 45),
+          values: (u, at) => at.map((v) => num(v)),
+          filter: (u, at) => at,
+        },
+      ],
+      series: [null, ...series],
+      cursor: {
+        y: false,
+        points: { show: false },
+        drag: { setScale: false, x: true, y: true, uni: 24, dist: 4 },
+        bind: {
+          mousedown: (u, _, begin) => (event) => {
+            if (event.shiftKey) return this.pan(event);
+            this.from = [event.clientX, event.clientY];
+            begin(event);
+          },
+          dblclick: () => () => this.onZoom?.(null),
+        },
+      },
+      hooks: {
+        setSelect: [(u) => this.zoom(u)],
+        setCursor: [(u) => this.point(u)],
+      },
+    };
+  }
+
+  zoom(u) {
+    const { left, top, width, height } = u.select;
+    if (!width || !height) return;
+    const isWide = width < u.over.clientWidth - 1,
+      isHigh = height < u.over.clientHeight - 1;
+    u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.onZoom?.({
+      x: isWide ? [u.posToVal(left, 'x'), u.posToVal(left + width, 'x')] : this.shown.view?.x,
+      y: isHigh ? [u.posToVal(top + height, 'y'), u.posToVal(top, 'y')] : undefined,
+    });
+  }
+
+  pan(event) {
+    const { clientX, clientY } = event,
+      { x, y } = this.ranges,
+      { log } = this.shown.y,
+      { clientWidth, clientHeight } = this.plot.over;
+    const moved = (ends, share) => {
+        const by = share * (ends[1] - ends[0]);
+        return ends.map((v) => v + by);
+      },
+      to = log ? (ends) => ends.map(Math.log10) : (ends) => ends,
+      from = log ? (ends) => ends.map((v) => 10 ** v) : (ends) => ends;
+    const move = (now) => {
+      this.ranges = {
+        x: moved(x, (clientX - now.clientX) / clientWidth),
+        y: from(moved(to(y), (now.clientY - clientY) / clientHeight)),
+      };
+      this.show();
+    };
+    const end = () => {
+      removeEventListener('mousemove', move);
+      removeEventListener('mouseup', end);
+      this.onZoom?.(this.ranges);
+    };
+    this.from = null; // no click
+    addEventListener('mousemove', move);
+    addEventListener('mouseup', end);
+  }
+
+  show() {
+    for (const name of ['x', 'y'])
+      this.plot.setScale(name, { min: this.ranges[name][0], max: this.ranges[name][1] });
+    this.plot.redraw();
+  }
+
+  nearest(u) {
+    // the lines around the cursor at the step that the nearest of them has, the nearest first
+    const { left, top } = u.cursor,
+      named = this.shown.lines.filter((one) => one.name),
+      wanted = u.posToVal(left, 'x'),
+      away = (v) => (v === null ? Infinity : Math.abs(u.valToPos(v, 'y') - top));
+    let nearest = null,
+      x = wanted,
+      least = Infinity;
+    for (const one of named) {
+      const k = placeOf(one.x, wanted),
+        found = [k, k + 1].filter((j) => j >= 0 && j < one.x.length && one.y[j] !== null);
+      if (!found.length) continue;
+      const j = found.reduce((a, b) =>
+          Math.abs(one.x[b] - wanted) < Math.abs(one.x[a] - wanted) ? b : a,
+        ),
+        far = Math.min(
+          away(valueAt(one, wanted)),
+          Math.hypot(away(one.y[j]), u.valToPos(one.x[j], 'x') - left),
+        );
+      if (far < least) {
+        least = far;
+        nearest = one;
+        x = one.x[j];
+      }
+    }
+    const some = named
+      .map((line) => ({ line, value: valueAt(line, x) }))
+      .filter(({ value }) => value !== null)
+      .sort((a, b) => (b.line === nearest) - (a.line === nearest) || away(a.value) - away(b.value));
+    return { x, least, some, nearest };
+  }
+
+  point(u) {
+    const { left, event } = u.cursor;
+    if (!event || this.isFollowing) return; // set by another chart, or after a redraw
+    if (left < 0) return this.leave();
+    const { x, some, nearest } = this.nearest(u);
+    if (!some.length) return this.leave();
+    const head = `${this.shown.x.name} ${(this.shown.x.text ?? num)(x)}`,
+      rows = some.slice(0, LISTED).sort((a, b) => b.value - a.value);
+    hint(event, [
+      el('b', head),
+      ...rows.map(({ line, value }) => {
+        const row = el('div', '', { className: line === nearest ? 'near' : '' }),
+          mark = el('i', '■ ');
+        mark.style.color = line.color;
+        row.append(mark, `${digits(value)}  ${line.name}`);
+        return row;
+      }),
+      ...(some.length > LISTED ? [el('div', `${count(some.length - LISTED)} more`)] : []),
+      ...(nearest.about ? [el('div', nearest.about())] : []),
+    ]);
+    this.onPoint?.(u.posToVal(left, 'x'));
+  }
+
+  leave() {
+    hint(null);
+    this.onPoint?.(null);
+  }
+
+  follow(x) {
+    // the cursor of a chart beside it
+    if (!this.plot) return;
+    this.isFollowing = true;
+    this.plot.setCursor({ left: x === null ? -10 : this.plot.valToPos(x, 'x'), top: 0 });
+    this.isFollowing = false;
+  }
+
+  pick(event) {
+    const from = this.from;
+    if (!from || Math.hypot(event.clientX - from[0], event.clientY - from[1]) > 4) return;
+    const { least, nearest } = this.nearest(this.plot);
+    if (nearest && least < 12) this.onPick?.(nearest);
+  }
+}
+const edges = (bands) =>
+  bands.flatMap(({ x, low, high }) => [
+    { x, y: low },
+    { x, y: high },
+  ]);
