@@ -407,6 +407,60 @@ def test_a_trial_uses_an_artifact_of_another_trial_or_sweep(lab, store: str) -> 
         assert said[0] == "rows {'rows': 2} v0" and f"{sid}/none" in said[1]
 
 
+def test_api_has_the_nested_summary_the_files_and_the_artifacts_of_a_trial(lab) -> None:
+    lab.write("train.py", """
+        import wandb
+
+        with wandb.init() as run:
+            run.define_metric("val_loss", summary="min")
+            for value in (run.config.lr, 2):
+                run.log({"val_loss": value, "train": {"acc": value, "a.b": 1}, "v1.0": 7})
+            run.summary["words"] = {"verdict": "good"}
+            open("notes.txt", "w").write("kept")
+            run.save("notes.txt")
+            artifact = wandb.Artifact("model", type="model", metadata={"lr": run.config.lr})
+            with artifact.new_file("w.txt") as file:
+                file.write(f"weights {run.config.lr}")
+            run.log_artifact(artifact)
+    """)  # fmt: skip
+    env = {"HPQ_STORE": str(lab.folder / "store")}
+    sid = lab.enqueue(SWEEP.replace("[0.5]", "[0.5, 0.25]"))
+    lab.worker(**env)
+    lab.wait_over(sid)
+    lab.write("outside.py", f"""
+        import json, wandb
+        first, second = wandb.Api().sweep("{sid}").runs
+        print(json.dumps(second.summary_metrics))
+        summary = second.summary
+        print(summary["train"]["acc"], summary.train["a.b"], summary["words"]["verdict"])
+        print(summary["val_loss"]["min"], sorted(summary), "val_loss.min" in summary)
+        print([file.name for file in second.files()], len(second.files(pattern="n_tes.%")))
+        print(second.file("notes.txt").size, second.file("none").size)
+        print(second.file("notes.txt").download("got").read())
+        try: second.file("notes.txt").download("got")
+        except ValueError as error: print("again")
+        print(second.file("notes.txt").download("got", exist_ok=True).read())
+        for run in (first, second):
+            (artifact,) = run.logged_artifacts()
+            print(artifact.name, artifact.type, artifact.version, open(artifact.file()).read())
+    """)  # fmt: skip
+    said = lab.ok("exec", sys.executable, "outside.py", **env).splitlines()
+    values = json.loads(said[0])
+    assert values["train"] == {"acc": 2, "a.b": 1} and values["v1.0"] == 7
+    assert values["val_loss"] == {"min": 0.25}
+    assert said[1:] == [
+        "2.0 1.0 good",
+        "0.25 ['_runtime', '_step', 'train', 'v1.0', 'val_loss', 'words'] False",
+        "['notes.txt'] 1",
+        "4 0",
+        "kept",
+        "again",
+        "kept",
+        "model model v0 weights 0.5",
+        "model model v1 weights 0.25",
+    ]
+
+
 def test_a_run_that_the_program_begins_before_its_agent_is_no_part_of_the_trial(lab) -> None:
     lab.write("train.py", """
         import os, time

@@ -7,13 +7,15 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 from ._files import ABOUT, DESCRIBED, Artifact, logged, out, place
 from ._transport import hpq, hpq_json, in_worker
 from .errors import CommError, UsageError
+
+ARTIFACTS = "artifacts/"  # the folder of artifacts among a trial's files
 
 
 def find(wanted: str) -> Artifact:
@@ -81,6 +83,19 @@ def _of_sweep(sweep: str, name: str) -> Iterator[Callable[[], Artifact]]:
         files = [file for file in trial["artifacts"] if file.startswith(f"{inside}/")]
         if files:
             yield partial(_stored, name, f"{sweep}/{trial['trial']}", inside, files)
+
+
+def described(name: str) -> str:
+    """Return the file, among a trial's, that describes an artifact of this name."""
+    return f"{ARTIFACTS}{name}{ABOUT}"
+
+
+def stored(trial: str, files: Iterable[str]) -> Iterator[Artifact]:
+    """Yield the artifacts among the files of a trial, SWEEP/7, in the file store."""
+    for about in sorted(one for one in files if one.startswith(ARTIFACTS) and one.endswith(ABOUT)):
+        inside = about.removesuffix(ABOUT)
+        own = [file for file in files if file.startswith(f"{inside}/")]
+        yield _stored(inside.removeprefix(ARTIFACTS), trial, inside, own)
 
 
 def _own(root: Path, pattern: str) -> Iterator[Path]:

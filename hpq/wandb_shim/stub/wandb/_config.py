@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import secrets
+import string
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any
@@ -210,6 +212,11 @@ class Settings:
         if name.startswith(("_", "model_")) or name in _METHODS:
             raise AttributeError(missing(f"Settings.{name}"))
         return None
+
+
+def generate_id(length: int = 8) -> str:
+    """Return a random run id."""
+    return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(length))
 
 
 class AlertLevel(Enum):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 from ._artifacts import find
 from ._files import Artifact
-from ._transport import hpq_json, log_once, missing
+from ._public_run import ApiFile, ApiRun, Missing
+from ._transport import hpq_json, missing
 from .errors import UsageError
 
-_STATES = {"queued": "pending", "pruned": "killed", "cancelled": "killed"}
 _SWEEP_STATES = {
     "held": "PAUSED",
     "stopping": "RUNNING",
@@ -47,14 +45,7 @@ _FIELDS = {
 }
 
 
-class _Missing:
-    """Raise an error that names hpq for each attribute that the stand-in lacks."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(missing(f"{type(self).__name__}.{name}"))
-
-
-class Api(_Missing):
+class Api(Missing):
     """Read access to hpq's Redis under W&B's names. The entity in a path is ignored."""
 
     def __init__(self, overrides: Any = None, timeout: Any = None, api_key: Any = None) -> None:
@@ -114,7 +105,7 @@ class Api(_Missing):
         self._sweeps.clear()
 
 
-class ApiSweep(_Missing):
+class ApiSweep(Missing):
     """A sweep of hpq."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -164,102 +155,8 @@ class ApiSweep(_Missing):
         return next(iter(_sorted(self.runs, order)), None)
 
 
-class ApiRun(_Missing):
-    """A trial of hpq."""
-
-    def __init__(self, record: Mapping[str, Any], sweep: ApiSweep) -> None:
-        about: Mapping[str, Any] = record["run_info"]  # what the script set
-        self.id = f"{record['sweep']}-{record['trial']}"
-        self.name = about.get("name") or self.id
-        self.group, self.job_type = about.get("group", ""), about.get("job_type", "")
-        self.notes = about.get("notes", "")
-        self.sweep, self.sweep_id = sweep, sweep.id
-        self.entity = sweep.entity
-        self.project = sweep.project
-        self.user = sweep.entity
-        self.path = [self.entity, self.project, self.id]
-        self.hpq_state: str = record["state"]
-        kind = (record["failure"] or {}).get("kind")
-        crashed = "crashed" if kind in ("lost", "killed") else self.hpq_state
-        self.state = _STATES.get(self.hpq_state, crashed)
-        self.config: dict[str, Any] = {**about.get("config", {}), **record["param"]}
-        self.objective: float | None = record["objective"]
-        self.created_at: str | None = record["started"]
-        self.duration, self.host = record["duration_s"], record["host"]
-        self.tags: list[str] = [*sweep._data["tags"], *about.get("tags", ())]
-        self.url = f"hpq://{record['sweep']}/{record['trial']}"
-        self.lastHistoryStep = -1 if record["step"] is None else record["step"]
-        values = {
-            **about.get("summary", {}),
-            **record["last"],
-            "_step": record["step"],
-            "_runtime": record["duration_s"],
-        }
-        self.summary = ApiSummary(values)
-        self.summary_metrics = self.summary._json_dict
-        self._number: int = record["trial"]
-
-    @cached_property
-    def _rows(self) -> list[dict[str, Any]]:
-        """The points that hpq keeps, as one row a step."""
-        rows: dict[int, dict[str, Any]] = {}
-        for point in self.sweep._points.get(self._number, ()):
-            step = point["step"]
-            rows.setdefault(step, {"_step": step})[point["metric"]] = point["value"]
-        return [rows[step] for step in sorted(rows)]
-
-    def scan_history(
-        self, keys: Any = None, page_size: int = 1000, min_step: int = 0, max_step: Any = None
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the rows from `min_step` to below `max_step` that have all `keys`."""
-        for row in self._rows:
-            in_range = min_step <= row["_step"] < (math.inf if max_step is None else max_step)
-            if in_range and all(key in row for key in keys or ()):
-                yield {key: row[key] for key in keys} if keys else dict(row)
-
-    def history(
-        self,
-        samples: int = 500,
-        keys: Any = None,
-        x_axis: str = "_step",
-        pandas: bool = True,
-        stream: str = "default",
-    ) -> Any:
-        """Return at most `samples` rows, evenly thinned, as a DataFrame if pandas is installed."""
-        wanted = [x_axis, *(k for k in keys if k != x_axis)] if keys else None
-        rows = list(self.scan_history(wanted))
-        if keys and not rows and self._rows:
-            log_once(f"history: no row has all of {', '.join(keys)}; ask for one key a call")
-        if len(rows) > samples:
-            rows = [rows[i * (len(rows) - 1) // max(1, samples - 1)] for i in range(samples)]
-        if pandas:
-            try:
-                return importlib.import_module("pandas").DataFrame(rows)
-            except ImportError:
-                log_once("history: pandas is not installed; returning a list")
-        return rows
-
-
-class ApiSummary(Mapping[str, Any]):
-    """The last value of each metric."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self._json_dict = values
-
-    def __getitem__(self, key: str) -> Any:
-        return self._json_dict[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._json_dict)
-
-    def __len__(self) -> int:
-        return len(self._json_dict)
-
-    def __repr__(self) -> str:
-        return repr(self._json_dict)
-
-
 # W&B's names of these classes, in wandb.apis.public.
+File = ApiFile
 Run = ApiRun
 Sweep = ApiSweep
 
@@ -282,7 +179,7 @@ def _value(run: ApiRun, field: str) -> Any:
     if group == "config":
         return run.config.get(name, run.config.get(name.rpartition(".value")[0]))
     if group in ("summary_metrics", "summary"):
-        return run.summary.get(name)
+        return run._values.get(name)
     if field not in _FIELDS:
         known = ", ".join([*_FIELDS, "config.NAME", "summary_metrics.NAME"])
         raise ValueError(f"hpq knows no field {field!r}; use one of {known}{_OWN}")

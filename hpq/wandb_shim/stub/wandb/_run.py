@@ -5,8 +5,6 @@ from __future__ import annotations
 import glob as globbing
 import os
 import re
-import secrets
-import string
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +14,20 @@ from typing import Any
 
 from . import _files
 from ._artifacts import find
-from ._config import AlertLevel, Config, Settings, plain, to_dict
+from ._config import AlertLevel, Config, Settings, generate_id, plain, to_dict
 from ._files import Artifact
 from ._history import PLAIN, Defined, Rows, drop, drop_others, number_of, split
 from ._media import KeptMedia
 from ._summary import Summary
-from ._transport import checks, describe_run, log_once, missing, send, set_trial_exit_code
+from ._transport import (
+    checks,
+    describe_run,
+    log_once,
+    metric_name,
+    missing,
+    send,
+    set_trial_exit_code,
+)
 from .errors import Error, UsageError, check_word
 
 _PROJECT = "hpq"  # of a script that names none
@@ -67,7 +73,8 @@ class Run:
     def _describe(self) -> None:
         """Send what the script has set beside numbers, if that has changed."""
         own = (self.name, self.group, self.job_type, self.project, self.notes, self.tags)
-        seen = (*map(plain, own), self._rows.axes, self._texts, self.config._items)
+        groups = sorted(map(metric_name, self.summary._groups))
+        seen = (*map(plain, own), groups, self._rows.axes, self._texts, self.config._items)
         if seen == self._seen:  # as in most calls
             return
         self._seen = deepcopy(seen)
@@ -79,6 +86,7 @@ class Run:
             "notes": self.notes,
             "tags": list(self.tags or ()),
             "axes": self._rows.axes,
+            "groups": groups,
             "summary": self._texts,
             "config": self.config._own(),
         }
@@ -351,11 +359,6 @@ class Run:
 
 def _drop(why: str, values: Mapping[str, float], step: int) -> None:
     drop(values, why, of_process=True)
-
-
-def generate_id(length: int = 8) -> str:
-    """Return a random run id."""
-    return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(length))
 
 
 class _Metric:

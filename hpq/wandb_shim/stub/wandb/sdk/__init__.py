@@ -12,8 +12,7 @@ from .. import _files as artifacts
 from .. import _run as wandb_run
 from .. import _summary as wandb_summary
 from .. import errors as config_util
-from .._config import plain, to_dict
-from .._run import generate_id
+from .._config import generate_id, plain, to_dict
 from .._transport import log_once, missing
 from ..errors import UsageError
 
