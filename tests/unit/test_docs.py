@@ -68,6 +68,29 @@ def test_every_link_leads_to_a_file_and_a_heading_and_every_page_is_linked() -> 
     assert sorted(menu) == listed and set(listed) <= {*index, "README.md"}
 
 
+def test_the_table_of_files_is_short_and_every_file_and_name_in_it_exists() -> None:
+    folders = ("hpq", "views", "ops", "producer", "worker")
+    files = [file for name in folders for file in (ROOT / name).rglob("*.*") if file.is_file()]
+    tables = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## Question")[2]
+    questions, _, hops = tables.partition("## One parameter set")
+    rows = [re.split(r" *\| *", line)[2] for line in tables.splitlines() if line.startswith("| ")]
+    missing: list[str] = []
+    for row in rows:
+        found: list[Path] = []
+        for word in re.findall(r"`([^`]+)`", row):
+            if word.endswith((".py", ".lua")):
+                found = [file for file in files if file.as_posix().endswith(f"/{word}")]
+                is_there = bool(found)
+            elif word.endswith("/"):
+                is_there = (ROOT / word).is_dir()
+            else:  # a name in the file before it
+                texts = [file.read_text("utf-8") for file in found]
+                is_there = any(all(n in text for n in word.split(".")) for text in texts)
+            missing += [] if is_there else [word]
+    assert missing == [] and len(rows) > 40 and "| parse |" in hops
+    assert questions.count("\n| ") - 1 <= 30
+
+
 def test_the_generated_pages_are_current() -> None:
     stale = [path for path, made in generate.PAGES.items() if path.read_text("utf-8") != made()]
     assert stale == [], "`make reference` writes them"
