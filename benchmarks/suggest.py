@@ -11,7 +11,7 @@ import optuna
 import yaml
 
 from benchmarks.figures import Figure, percentile
-from benchmarks.processes import WORKER, running
+from benchmarks.processes import HPQ, running
 from benchmarks.server import Server, private_server
 from benchmarks.sweeps import TRAINING, put, wait_over
 from hpq.domain.attempt import WorkerPresence
@@ -176,7 +176,7 @@ def _gaps_ms(server: Server, method: str) -> list[float]:
     file = server.folder / f"{method}.yaml"
     file.write_text(yaml.safe_dump(data), "utf-8")
     sid = put(server, file)
-    fleet = [*WORKER[:-1], "worker", "--workers", str(_WORKERS)]
+    fleet = [*HPQ, "worker", "--workers", str(_WORKERS)]
     with running(fleet, server.env):
         wait_over(server, sid)
     ended: dict[str, int] = {}

@@ -312,7 +312,7 @@ class SweepView(RunnableSweep):
     may_run: str = ""  # how many of its trials the owner's limits let run at once; "": no limits
     retries: int = 0  # added to the retries of retry_policy.RETRY_RULES
     run_cap: int = 0  # suggests at most N trials; 0: no limit
-    made: Mapping[str, int] = field(default_factory=dict)  # sampler → trials that it suggested
+    made: Mapping[str, int] = field(default_factory=dict)  # sampler, and why → trials
     no_more: str = ""  # why suggestions ended: stopped, cancelled, exhausted, …
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)

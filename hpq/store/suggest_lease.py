@@ -72,7 +72,8 @@ class SuggestLease:
     ) -> LeaseReply:
         """Add trials numbered from `first`, and renew the lease.
 
-        `by` names the sampler that generated them; `no_more` gives the reason if they are the last.
+        `by` names the sampler that generated them, and why if it is not the sweep's own; `no_more`
+        gives the reason if they are the last.
         """
         return self._call(self._lease_ms, first, rows, no_more, by)
 

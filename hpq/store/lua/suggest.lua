@@ -3,7 +3,7 @@
 -- KEYS prefix
 -- ARGV {sweep, suggester, token (of its lease; '' to take it), lease_ms (0 gives it back), no_more (why
 --      these rows are the last; '' if they are not), first (number of the first row), by (the sampler that
---      made the rows)}, then params and identity of each row
+--      made the rows, and why)}, then params and identity of each row
 -- Replies: ok | over (no further trials), then token queue tickets ahead (how many trials should wait) rows;
 --      held (another suggester has the lease) | lost | behind (others added rows; read them) | known (a trial
 --      whose parameters were changed since had these) | unknown

@@ -1,10 +1,12 @@
-"""Which sampler keeps up: a Gaussian process only where no worker would wait for its sets."""
+"""Which sampler keeps up: a Gaussian process only if no worker would wait for its sets."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -35,6 +37,8 @@ UNIT = Uniform(low=0.0, high=1.0)
 SPACE = Space.of({("x",): UNIT, ("y",): UNIT, ("z",): UNIT})
 SEARCH = Search(space=SPACE, sampler=Sampler.AUTO)
 Trials = Callable[[int, int], set[str]]
+FEW = "random as results are few"
+HURRY = "tpe as workers would wait for gp"
 
 
 @pytest.fixture
@@ -82,29 +86,80 @@ def trials(redis: Redis, reader: StoreReader, suggester: Suggester) -> Trials:
                 redis.xadd(keys.sweep(SID, "events"), told, id=f"{at_ms + at}-0")
             suggester.step()
         made = reader.sweeps.get(SID).made
-        return {by for by in made if made[by] > before.get(by, 0)} - {"random"}
+        return {by for by in made if made[by] > before.get(by, 0)} - {FEW}
 
     return run
 
 
 @pytest.mark.parametrize("suggester", [2], indirect=True)
-def test_of_several_workers_nobody_waits_long_for_a_gaussian_process(
+def test_several_workers_wait_for_a_gaussian_process_only_if_their_trials_are_long(
+    trials: Trials, suggester: Suggester
+) -> None:
+    assert trials(12, 10) == {HURRY}
+    assert trials(2, 10**8) == {"gp"}
+
+
+@pytest.fixture
+def burst(redis: Redis, suggester: Suggester, trials: Trials) -> list[int]:
+    """Four workers have claimed the last queued sets at once; each trial takes 1,600 s, and a slow
+    suggestion 400 s."""
+    assert trials(12, 400_000) == {"gp"}
+    suggester._make_s[Sampler.GP] = 400.0
+    trials(2, 400_000)
+    suggester._make_s[Sampler.GP] = 400.0
+    numbers = sorted(suggester._results.waiting)
+    assert len(numbers) == 4
+    for number in numbers:
+        redis.xadd(Keys("hpq").sweep(SID, "events"), {"e": "claimed", "n": number, "a": 1})
+    return numbers
+
+
+@pytest.mark.parametrize("suggester", [4], indirect=True)
+def test_after_a_burst_of_claims_tpe_fills_the_queue_until_it_lasts_for_a_slow_set(
+    burst: list[int], suggester: Suggester, redis: Redis, reader: StoreReader
+) -> None:
+    suggester.step()
+    made = [e.fields["by"] for e in reader.events.read(SID) if e.what == "suggested"]
+    assert made[-len(burst) :] == [HURRY, HURRY, "gp", "gp"]
+
+
+@pytest.mark.parametrize("suggester", [4], indirect=True)
+def test_a_result_that_arrives_while_a_set_is_made_counts_for_the_next(
+    burst: list[int], suggester: Suggester, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running: list[int] = []
+    ask = suggester._chooser.ask
+
+    def ask_while_one_ends(*args: Any, **how: Any) -> Any:
+        told = {"e": "finished", "n": burst[len(running)], "a": 1, "objective": 1}
+        redis.xadd(Keys("hpq").sweep(SID, "events"), told)
+        running.append(len(suggester._results.running))
+        return ask(*args, **how)
+
+    monkeypatch.setattr(suggester._chooser, "ask", ask_while_one_ends)
+    suggester.step()
+    assert running == [4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("suggester", [4], indirect=True)
+def test_several_workers_with_short_trials_do_not_wait_for_imports(
     trials: Trials, suggester: Suggester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_PATIENCE_S", 10**6)
-    assert trials(12, 10) == {"gp"}
-    monkeypatch.setattr(loop, "_PATIENCE_S", suggester._waited_s)
-    assert suggester._waited_s > 0 and suggester._make_s[Sampler.GP] > 0
-    suggester._make_s[Sampler.GP] = 0.5
-    assert trials(4, 10) == {"tpe"}
-    assert trials(2, 10**8) == {"gp"}
+    monkeypatch.setattr(loop, "_IMPORT_S", 10**6)
+    assert trials(12, 400_000) == {"gp"}
+    warmed = suggester._warming
+    wait = partial(pytest.fail, "waits for the imports")
+    monkeypatch.setattr(suggester, "_warming", SimpleNamespace(is_alive=lambda: True, join=wait))
+    assert trials(8, 400_000) == {HURRY}
+    monkeypatch.setattr(suggester, "_warming", warmed)
+    assert trials(4, 400_000) == {"gp"}
 
 
 @pytest.mark.parametrize("suggester", [1], indirect=True)
 def test_one_workers_sets_follow_from_the_events_and_not_from_their_times(
     trials: Trials, suggester: Suggester
 ) -> None:
-    suggester._make_s[Sampler.GP], suggester._waited_s = 400.0, loop._PATIENCE_S
+    suggester._make_s[Sampler.GP] = 400.0
     assert trials(13, 10) == {"gp"}
 
 
@@ -114,10 +169,27 @@ def test_one_slow_set_does_not_switch_the_gaussian_process_off(
 ) -> None:
     """It is tried again now and then, and what it takes then counts."""
     assert trials(12, 700_000) == {"gp"}
-    suggester._make_s[Sampler.GP], suggester._waited_s = 400.0, loop._PATIENCE_S
-    assert trials(8, 700_000) == {"tpe"}
-    assert trials(8, 700_000) == {"tpe", "gp"}
+    suggester._make_s[Sampler.GP] = 1_500.0
+    assert trials(8, 700_000) == {HURRY}
+    assert trials(40, 700_000) == {HURRY, "gp"}
     assert trials(4, 700_000) == {"gp"}
+
+
+@pytest.mark.parametrize("suggester", [4], indirect=True)
+def test_a_gaussian_process_that_fails_slowly_counts_as_slow(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def fail(*_: object) -> None:
+        nonlocal now
+        now += 100.0
+        raise RuntimeError("no optimum")
+
+    monkeypatch.setattr("hpq_worker.suggest.loop.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("optuna.samplers.GPSampler.sample_relative", fail)
+    assert trials(12, 10_000) == {"tpe as gp had no new set", HURRY}
+    assert trials(4, 10_000) == {HURRY}
 
 
 @pytest.mark.parametrize("suggester", [1], indirect=True)

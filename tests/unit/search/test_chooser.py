@@ -200,11 +200,15 @@ def test_the_gaussian_process_needs_few_results() -> None:
 
 
 def makers(
-    chooser: Chooser, count: int, made: list[dict] | None = None, **how: bool
+    chooser: Chooser,
+    count: int,
+    made: list[dict] | None = None,
+    first: int = 1,
+    **how: bool,
 ) -> list[Sampler]:
     """Who makes each of so many sets, one after the other."""
     out = []
-    for number in range(1, count + 1):
+    for number in range(first, first + count):
         params = chooser.ask(number, {}, **how)
         assert params is not None
         out.append(chooser.by)
@@ -228,13 +232,27 @@ def test_by_default_a_gaussian_process_makes_sets_while_results_are_few(
     assert by == [Sampler.RANDOM] * 10 + [Sampler.GP] * 2 + [Sampler.TPE] * 2
 
 
-@pytest.mark.parametrize("why", ["no torch", "conditions", "hurry"])
-def test_by_default_tpe_makes_the_sets_where_a_gaussian_process_cannot(why: str) -> None:
-    space = CONDITIONAL if why == "conditions" else PLAIN
-    has = {"optuna"} if why == "no torch" else {"optuna", "scipy", "torch"}
-    chooser = Chooser(Search(space=space, sampler=Sampler.AUTO), has_module=has.__contains__)
-    by = makers(chooser, 12, is_hurried=why == "hurry")
+@pytest.mark.parametrize(
+    "why",
+    [
+        "scipy or torch is missing",
+        "gp knows no conditions",
+        "gp was killed",
+        "workers would wait for gp",
+        "results exceed 9",
+    ],
+)
+def test_by_default_tpe_makes_the_sets_where_a_gaussian_process_cannot(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpq_worker.suggest.chooser._MOST_GP", 9 if "exceed" in why else 200)
+    space = CONDITIONAL if "conditions" in why else PLAIN
+    has = {"optuna"} if "missing" in why else {"optuna", "scipy", "torch"}
+    search = Search(space=space, sampler=Sampler.AUTO)
+    chooser = Chooser(search, has_module=has.__contains__, may_gp="killed" not in why)
+    by = makers(chooser, 12, is_hurried="wait" in why)
     assert by == [Sampler.RANDOM] * 10 + [Sampler.TPE] * 2
+    assert chooser.why == why
 
 
 @pytest.mark.torch
@@ -247,8 +265,10 @@ def test_where_the_gaussian_process_fails_tpe_makes_the_set(
         raise RuntimeError("no optimum")
 
     monkeypatch.setattr("optuna.samplers.GPSampler.sample_relative", fail)
-    by = makers(Chooser(Search(space=PLAIN, sampler=Sampler.AUTO)), 13)
-    assert by == [Sampler.RANDOM] * 10 + [Sampler.TPE] * 3
+    chooser = Chooser(Search(space=PLAIN, sampler=Sampler.AUTO))
+    assert makers(chooser, 10)[-1] is Sampler.RANDOM and chooser.why == "results are few"
+    by = makers(chooser, 3, first=11)
+    assert by == [Sampler.TPE] * 3 and chooser.why == "gp had no new set"
     (line,) = (r.getMessage() for r in caplog.records)
     assert "gp" in line and "RuntimeError: no optimum" in line and "tpe" in line
 

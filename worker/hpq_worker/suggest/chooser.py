@@ -44,10 +44,15 @@ class Chooser:
         self._draws = samplers.random(search.space, None, search.seed)
         self._model: OptunaModel | None = None
         self._has_logged = False
-        # A Gaussian process would learn the placeholder of a missing conditional parameter.
-        is_flat = not search.space.when
-        self._has_gp = may_gp and is_flat and unaided(search.sampler, has_module) is None
+        self._no_gp = ""  # why `auto` never uses a Gaussian process
+        if search.space.when:  # it would learn the placeholder of a missing parameter
+            self._no_gp = "gp knows no conditions"
+        elif unaided(search.sampler, has_module) is not None:
+            self._no_gp = "scipy or torch is missing"
+        elif not may_gp:
+            self._no_gp = "gp was killed"
         self.by = Sampler.RANDOM  # of the last set
+        self.why = ""  # if `by` is not the search's own sampler
         if search.sampler is not Sampler.RANDOM:  # Optuna takes a second to import
             self._model = import_module("hpq_worker.suggest.optuna_model").OptunaModel(search)
 
@@ -80,9 +85,14 @@ class Chooser:
         startup = self._search.sampler.startup
         return len(self._seen) < startup or len(self._values) < min(startup, 3)
 
+    @property
+    def preferred(self) -> Sampler:
+        """The sampler of the next set if no worker would wait for it."""
+        return self._samplers(is_hurried=False)[0]
+
     def warm_up(self) -> None:
         """Import the libraries of a Gaussian process, which takes seconds."""
-        if self._model and self._samplers(is_hurried=False)[0] is Sampler.GP:
+        if self._model and self.preferred is Sampler.GP:
             with suppress(Exception):  # `ask` raises it again
                 self._model.warm_up()
 
@@ -93,24 +103,36 @@ class Chooser:
 
         `is_hurried`: a worker would wait for a slow sampler.
         """
-        if self._model is None or self.is_drawing:
+        if self._model is None:
             return self._draw(number)
+        if self.is_drawing:
+            self.why = "results are few"
+            return self._draw(number)
+        self.why = self._why_no_gp(is_hurried)
         for sampler in self._samplers(is_hurried):
             self.by = sampler
             params = self._ask(self._model, number, stand_ins)
             if params is not None:
                 return params
+            self.why = f"{sampler} had no new set"
         return self._draw(number)
 
     def _samplers(self, is_hurried: bool) -> tuple[Sampler, ...]:
         """Return the samplers to try in turn: the next one if a sampler has no new set."""
         sampler = self._search.sampler
-        if sampler is Sampler.GP:
-            return (Sampler.GP, Sampler.TPE)
-        if sampler is not Sampler.AUTO:
+        if sampler not in (Sampler.AUTO, Sampler.GP):
             return (sampler,)
-        is_gp = self._has_gp and not is_hurried and len(self._values) <= _MOST_GP
-        return (Sampler.GP, Sampler.TPE) if is_gp else (Sampler.TPE,)
+        return (Sampler.TPE,) if self._why_no_gp(is_hurried) else (Sampler.GP, Sampler.TPE)
+
+    def _why_no_gp(self, is_hurried: bool) -> str:
+        """Return why `auto` asks TPE for the next set; "" if it does not."""
+        if self._search.sampler is not Sampler.AUTO:
+            return ""
+        if self._no_gp:
+            return self._no_gp
+        if len(self._values) > _MOST_GP:
+            return f"results exceed {_MOST_GP}"
+        return "workers would wait for gp" if is_hurried else ""
 
     def _ask(
         self, model: OptunaModel, number: int, stand_ins: Mapping[int, float]

@@ -33,9 +33,9 @@ _IDLE_S = 600.0  # without a suggestion, after which the process frees its memor
 _BLOCK_MS = 1_000
 _CLAIMS = 17  # over which the pace is averaged: all workers may claim at once, then none for long
 _SHARE = 0.01  # of a worker's time, which it may wait for a suggestion
-_PATIENCE_S = 10.0  # that workers wait in all for a slow sampler, however short their trials are
+_IMPORT_S = 3.0  # assumed time until the slow sampler's libraries are imported
 _SLOW_S = 0.3  # assumed time of a slow suggestion, until one was measured
-_BUSY = 0.5  # of the time between two claims, which a slow suggestion may take
+_BUSY = 0.5  # of the time in which workers claim the queued sets, which a slow suggestion may take
 _RETRY_SHARE = 0.05  # of the time, spent on measuring whether a slow sampler is still slow
 
 
@@ -56,7 +56,6 @@ class Suggester:
         self._busy_since = self._made_at = time.monotonic()
         self._make_s: dict[Sampler, float] = {}  # to make a set
         self._gap_s = 0.0  # between two claims
-        self._waited_s = 0.0  # for the slow sampler and its imports
         self._without_gp = 0  # sets of other samplers since the last slow one
         self._claims: deque[int] = deque(maxlen=_CLAIMS)
 
@@ -137,13 +136,13 @@ class Suggester:
         for event in events:
             self._apply(event)
             is_new = is_new or not event.trial
-            if event.what == "claimed":
-                self._record_claim(event)
+            if event.what == "claimed" and self._answer.ahead < 2:
                 self._fill()
             if not self._answer.is_ok:
                 return
         if is_new:  # the sweep may be paused, its limits or the number of workers changed
             self._answer = self._lease.renew()
+        if is_new or self._answer.ahead > 1:
             self._fill()
 
     def _record_claim(self, event: Event) -> None:
@@ -160,7 +159,8 @@ class Suggester:
         most = self._answer.ahead
         if most < 2 or self._chooser.is_drawing or not self._gap_s:
             return most
-        make_s = self._make_s.get(self._chooser.by, 0.0)
+        is_slow = self._chooser.preferred is Sampler.GP and not self._is_hurried(most - 1)
+        make_s = self._slow_s if is_slow else self._make_s.get(self._chooser.by, 0.0)
         return max(1, min(most, math.ceil(make_s / (_SHARE * self._gap_s))))
 
     @property
@@ -170,25 +170,27 @@ class Suggester:
         return time.monotonic() - self._made_at >= _IDLE_S and not has_state
 
     @property
-    def _is_hurried(self) -> bool:
-        """True if a slow sampler would not keep up with several workers.
+    def _slow_s(self) -> float:
+        """Return the expected time of a slow suggestion."""
+        return _IMPORT_S if self._warming.is_alive() else self._make_s.get(Sampler.GP, _SLOW_S)
 
-        One worker waits: its sets depend on the events alone. Several wait for _PATIENCE_S in all.
+    def _is_hurried(self, waiting: int) -> bool:
+        """True if several workers could claim `waiting` sets before a slow sampler adds another.
+
+        One worker waits: its sets depend on the events alone. So do several for `sampler: gp`.
         """
-        if self._answer.ahead < 2 or self._waited_s < _PATIENCE_S:
+        if self._answer.ahead < 2 or self._is_stale or self._search.sampler is not Sampler.AUTO:
             return False
-        if self._warming.is_alive():
-            return True
-        slow_s = self._make_s.get(Sampler.GP, _SLOW_S)
-        return 0 < self._gap_s < slow_s / _BUSY and not self._is_stale
+        return 0 < _BUSY * self._gap_s * (waiting + 1) < self._slow_s
 
     @property
     def _is_stale(self) -> bool:
         """True if the time of the slow sampler was measured long ago."""
-        slow_s = self._make_s.get(Sampler.GP, _SLOW_S)
-        return self._without_gp * self._gap_s * _RETRY_SHARE > slow_s
+        return self._without_gp * self._gap_s * _RETRY_SHARE > self._slow_s
 
     def _apply(self, event: Event) -> None:
+        if event.what == "claimed":
+            self._record_claim(event)
         with decoding(f"event {event.id} of the sweep"):
             ended = self._results.apply(event)
             count = whole(event.fields.get("count", "0"))
@@ -212,18 +214,19 @@ class Suggester:
         while self._answer.is_ok and len(self._results.waiting) < self._ahead():
             self._busy_since = time.monotonic()
             number = self._known + 1
-            hurried = self._chooser.is_drawing or self._is_hurried
+            hurried = self._chooser.is_drawing or self._is_hurried(len(self._results.waiting))
             if not hurried:
                 self.wait_for_imports()
+            preferred = self._chooser.preferred
             begun = time.monotonic()  # no import is part of what a set takes
             params = self._chooser.ask(number, self._stand_ins(), is_hurried=hurried)
-            by = self._chooser.by
+            by, why = self._chooser.by, self._chooser.why
             if params is None:
                 self._answer = self._lease.append(number, (), no_more="exhausted")
                 break
             sets = replicated(params, self._search.replicates)
             rows = [encode_new(replicate, i) for i, replicate in enumerate(sets)]
-            answer = self._lease.append(number, rows, by=by)
+            answer = self._lease.append(number, rows, by=f"{by} as {why}" if why else by)
             if answer.word == "known":  # a trial had them that cannot be read; `ask` returns others
                 continue
             self._answer = answer
@@ -232,8 +235,10 @@ class Suggester:
             self._known = number + len(sets) - 1
             self._results.waiting.update(range(number, self._known + 1))
             self._made_at = time.monotonic()
-            self._waited_s += 0.0 if hurried else self._made_at - self._busy_since
-            self._record_time(by, self._made_at - begun)
+            self._record_time(by if hurried else preferred, self._made_at - begun)
+            if self._answer.ahead > 1:  # the next set learns from what has ended in the meantime
+                for event in self._history.events():
+                    self._apply(event)
 
     def _record_time(self, by: Sampler, duration_s: float) -> None:
         """Update the time of a suggestion."""
