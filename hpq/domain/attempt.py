@@ -101,6 +101,7 @@ class ReportBatch:
     checkpoint: Checkpoint | None = None  # published since the last batch
     restarted: str = ""  # why the training starts again
     kept_step: int | None = None  # from this step of its checkpoint; None: from the beginning
+    metric_order: tuple[str, ...] = ()  # all metrics as they were first reported; () if unchanged
     run_info: str = ""  # JSON of what the script set beside numbers; "" if unchanged
     curve_points: int = CURVE_POINTS  # that a metric keeps
     usage: UsageCurves | None = None  # of the attempt so far; None if unchanged

@@ -34,7 +34,7 @@ _SHARED: Mapping[str, tuple[str, ...]] = {
     "claim": ("turns", "sharing"),
     "commit": ("ends", "early", "reports", "guards"),
     "control": ("ends",),
-    "create": ("ends", "early", "sharing"),
+    "create": ("ends", "early", "reports", "sharing"),
     "finish_restore": ("sharing",),
     "reap": ("ends", "server_restarts"),
     "record_newest_write": ("server_restarts",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import compress, islice
@@ -87,21 +87,23 @@ class TrialReader:
         params_key = self._keys.sweep(sid, "params")
         pipe = self._redis.pipeline(transaction=False)
         pipe.exists(self._keys.sweep(sid))
+        pipe.hget(self._keys.sweep(sid), "metric_order")
         pipe.hmget(params_key, [str(n) for n in numbers])
         pipe.zmscore(self._keys.sweep(sid, "dropped"), [str(n) for n in numbers])
         for n in numbers:
             pipe.hgetall(self._keys.trial(TrialId(sweep=sid, number=n)))
-        exists, params, dropped, *rows = pipe.execute(raise_on_error=False)
+        exists, order, params, dropped, *rows = pipe.execute(raise_on_error=False)
         if not answered(self._keys.sweep(sid), exists):
             raise no_sweep(sid)
         params = answered(params_key, params)
         dropped = answered(self._keys.sweep(sid, "dropped"), dropped)
+        places = trial_codec.decode_metric_order(answered(self._keys.sweep(sid), order))
         check = self._check_of(sid)
         trials = list[tuple[Any, TrialView | DecodeError]]()
         for n, raw, drop, row in zip(numbers, params, dropped, rows, strict=True):
             trial = TrialId(sweep=sid, number=n)
             try:
-                trials.append((row, self._decode(trial, raw, drop, row, check)))
+                trials.append((row, self._decode(trial, raw, drop, row, check, places)))
             except DecodeError as error:
                 trials.append((row, error))
         return trials
@@ -113,6 +115,7 @@ class TrialReader:
         drop: float | None,
         row: Any,
         check: trial_codec.CheckRow | None,
+        places: Mapping[str, int],
     ) -> TrialView:
         passes = check(trial.number, raw) if raw is not None and check is not None else None
         is_altered = passes is False
@@ -123,7 +126,7 @@ class TrialReader:
         fields = answered(key, row)
         is_dropped = drop is not None
         view = trial_codec.decode_trial(
-            key, trial, fields, values, dropped=is_dropped, is_signed=is_signed
+            key, trial, fields, values, dropped=is_dropped, is_signed=is_signed, places=places
         )
         if not is_altered:
             return view

@@ -6,7 +6,8 @@
 --      objective (so far, if any), phase, checkpoint (JSON of the one that was published since, if
 --      any), checkpoint_step, restarted (why the training starts again, if it does), kept_step (of the
 --      checkpoint that it starts from, if any), run_info (JSON of what the script set beside numbers, if
---      that changed), curve_points (that a metric keeps, of a trial with many metrics), unkept (why files are in no store; '' once they
+--      that changed), metric_order (the metrics as they were first reported, a line each, if one is
+--      new), curve_points (that a metric keeps, of a trial with many metrics), unkept (why files are in no store; '' once they
 --      are; if that changed), usage (of the machine over time, if that changed)},
 --      printed bytes, then step, metric and value of each point
 -- Replies: ok | stop | prune | lost | unknown
@@ -15,7 +16,7 @@ local args = cjson.decode(ARGV[1])
 local sid, n, attempt, worker, lease = args.sweep, args.number, args.attempt, args.worker, tonumber(args.lease_ms)
 
 local full = is_full()
-local s, t = read_sweep(sid, 'metric', 'early', 'constraints'), read_trial(sid, n)
+local s, t = read_sweep(sid, 'metric', 'metric_order', 'early', 'constraints'), read_trial(sid, n)
 if not t.state or not s.queue then return {'unknown'} end  -- removed, or the server lost its data
 local alive = t.attempt == attempt and t.closed ~= attempt
   and (t.state == 'running' or (t.state == 'queued' and t.reaped == attempt))

@@ -32,8 +32,8 @@ if unstored ~= '' then files().store_of(unstored) end
 local function commit()
   local full = is_full()
   if full then memory().free_memory(65536) end  -- a result is recorded in any case
-  local s = read_sweep(sid, 'metric', 'early', 'constraints', 'keep', 'replicates', 'tail', 'tail_again', 'dur_n',
-    'dur_sum', 'dur_sq')
+  local s = read_sweep(sid, 'metric', 'metric_order', 'early', 'constraints', 'keep', 'replicates', 'tail',
+    'tail_again', 'dur_n', 'dur_sum', 'dur_sq')
   local t = read_trial(sid, n)
   if not t.state or not s.queue then
     local is_gone = redis.call('ZSCORE', key('removed'), sid)

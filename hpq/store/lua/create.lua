@@ -31,7 +31,7 @@ redis.call('HSET', key('digests'), digest, sid)
 redis.call('HSET', key('last'), owner, sid)
 sweep_event(sid, 'created', 0, 0, 'count', redis.call('ZCARD', rows[2]), 'owner', owner)
 
-s = read_sweep(sid, 'metric', 'early', 'goal', 'replicates', 'constraints', 'priority')
+s = read_sweep(sid, 'metric', 'metric_order', 'early', 'goal', 'replicates', 'constraints', 'priority')
 local function reuse_result(n, result)
   local t = read_trial(sid, n)
   -- The record may have been dropped since the producer read it.
@@ -43,6 +43,7 @@ local function reuse_result(n, result)
     'step', result.step, 'reused', result.from, 'provenance', ran_on, unpack(result.metrics))
   add(t, 'attempt', 1)
   if is_set(result.seed) then set(t, 'seed', result.seed) end
+  reports().take_metric_order(s, result.metric_order)
   redis.call('ZADD', sweep_key(sid, 'ended'), NOW_MS, n)
   redis.call('HINCRBY', name, 'n_finished', 1)
   if is_set(s.goal) and result.objective ~= '' and not result.infeasible then rank(s, n, result.objective) end

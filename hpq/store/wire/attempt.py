@@ -32,6 +32,7 @@ from hpq.store.wire.fields import (
 from hpq.store.wire.trial import (
     ARTIFACTS,
     CHECKPOINT,
+    METRIC_BREAK,
     UNSTORED,
     decode_params,
     encode_usage,
@@ -149,6 +150,7 @@ def encode_batch(batch: ReportBatch) -> dict[str, Field]:
         "checkpoint_step": checkpoint.step if checkpoint else None,
         "restarted": batch.restarted[:_WHY_CHARACTERS] or None,
         "kept_step": batch.kept_step if batch.restarted else None,
+        "metric_order": METRIC_BREAK.join(batch.metric_order) or None,
         "run_info": batch.run_info or None,
         "unkept": batch.unkept,
         "usage": encode_usage_curves(batch.usage) if batch.usage else None,

@@ -80,6 +80,7 @@ PRUNING = records.Record(
     threshold=records.real,
     value=records.real,
 )
+METRIC_BREAK = "\n"  # between the names in `metric_order`
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
 
@@ -138,9 +139,18 @@ def decode_params(key: str, raw: bytes | None) -> Params:
 
 
 def decode_trial(
-    key: str, trial: TrialId, row: Row, params: Params, *, dropped: bool, is_signed: bool = False
+    key: str,
+    trial: TrialId,
+    row: Row,
+    params: Params,
+    *,
+    dropped: bool,
+    is_signed: bool = False,
+    places: Mapping[str, int] | None = None,
 ) -> TrialView:
     """Decode a trial from its hash (empty before its first claim) and its parameters.
+
+    `places` are those of the sweep's metrics in all views.
 
     Raises:
         DecodeError: a field is invalid (names it).
@@ -163,7 +173,7 @@ def decode_trial(
         step=r.whole("step"),
         objective=_finite(r, "objective"),
         best=_finite(r, "best_value"),
-        metrics=r.named(METRIC_FIELD, float),  # also of a trial that diverged
+        metrics=_metrics(r, places or {}),
         run_info=r.parse("run_info", {}, mapping),
         failure=_failure(r),
         phase=r.text("phase"),
@@ -261,10 +271,23 @@ def encode_result(trial: TrialView, sweep: RunnableSweep) -> str:
         "scores": [part for name, text in scores.items() if text for part in (name, text)],
         "step": trial.step,
         "metrics": metrics,
+        "metric_order": METRIC_BREAK.join(trial.metrics),
         "provenance": trial.provenance,
         "seed": "" if trial.seed is None else str(trial.seed),
     }
     return dumps_in_order(record)
+
+
+def _metrics(r: Reader, order: Mapping[str, int]) -> dict[str, float]:
+    """Return the last values, also of a trial that diverged, in order."""
+    found = r.named(METRIC_FIELD, float)
+    return dict(sorted(found.items(), key=lambda one: (order.get(one[0], len(order)), one[0])))
+
+
+def decode_metric_order(raw: bytes | None) -> dict[str, int]:
+    """Decode the places of the metrics of a sweep, as its trials first reported them."""
+    names = (raw or b"").decode("utf-8", "replace").splitlines()
+    return {name: place for place, name in enumerate(names)}
 
 
 def _failure(r: Reader) -> Failure | None:

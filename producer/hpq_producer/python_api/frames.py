@@ -51,9 +51,13 @@ def history_frame(
     """
     pandas = library("pandas", "history()")
     wanted = None if metric is None else frozenset([metric] if isinstance(metric, str) else metric)
-    known = {name for trial in trials for name in trial.metrics}
-    if known and wanted and (unknown := wanted - known - {sweep.metric and sweep.metric.name}):
-        text = f"no trial has reported {min(unknown)!r}; known metrics: {', '.join(sorted(known))}"
+    known = dict.fromkeys(name for trial in trials for name in trial.metrics)
+    if (
+        known
+        and wanted
+        and (unknown := wanted - known.keys() - {sweep.metric and sweep.metric.name})
+    ):
+        text = f"no trial has reported {min(unknown)!r}; known metrics: {', '.join(known)}"
         raise UserError(text, code="column-unknown")
     if thinned := sum(trial.thinned for trial in trials):
         text = f"the curves of {trials_of(thinned)} were {WHY_THINNED}"

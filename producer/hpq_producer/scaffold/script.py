@@ -145,8 +145,11 @@ _LOGS = ("wandb.log", ".report", "run.log", "report", ".log_dict", ".log_metrics
 _VALUE = "\0"  # stands for a value in a printed line
 # In other text: a worker reads it with = or : alone, and without a unit at the number.
 _MENTION = re.compile(rf"(?<![\w./-])(?<!\w )([A-Za-z_][\w./-]*)\s*(?:([=:])\s*)?(?={_VALUE}(\w?))")
-_UP = re.compile(r"acc|f1|auc|score|reward|return|iou|bleu|rouge|map\b|r2|precision|recall", re.I)
+_UP = re.compile(
+    r"acc|f1|auc|score|reward|return|iou|bleu|rouge|map\b|r2|precision|recall|top[-_@]?\d", re.I
+)
 _DOWN = re.compile(r"loss|err|perplexity|ppl|mse|mae|rmse|nll|fid|wer|cer|time|entropy", re.I)
+_COST = re.compile(r"(^|[^a-z])(time|seconds|secs?|ms|latency|memory)([^a-z]|$)", re.I)
 _OF_VALIDATION = re.compile(r"(^|[^a-z])(val|valid|validation|dev|eval)([^a-z]|$)", re.I)
 _OF_TEST = re.compile(r"(^|[^a-z])test([^a-z]|$)", re.I)
 _OF_TRAINING = re.compile(r"(^|[^a-z])train(ing)?([^a-z]|$)", re.I)
@@ -164,10 +167,11 @@ def read_metrics(tree: ast.Module, literals: Literals) -> list[Reported]:
         if isinstance(node, ast.Assign) and called(node.value).startswith("wandb.")
         for target in node.targets
     }
+    built = _built(tree, literals)
     for node in calls:
         if is_wandb and called(node) == "print":  # does not count once the run began
             continue
-        for name in _names(node, literals, media):
+        for name in _names(node, literals, built, media):
             if METRIC_NAME.match(name) and name.lower() not in _NO_METRIC:
                 by = called(node)
                 found.setdefault(name, Reported(name=name, line=node.lineno, by=by))
@@ -188,7 +192,34 @@ def _mentioned(tree: ast.Module) -> Iterator[tuple[Reported, bool]]:
                 yield Reported(name=name, line=node.lineno, by="print"), is_read
 
 
-def _names(node: ast.Call, literals: Literals, media: Collection[str]) -> Iterator[str]:
+def _built(tree: ast.Module, literals: Literals) -> dict[str, dict[str, ast.expr]]:
+    """Return the entries of each mapping that a script builds up, by the mapping's name.
+
+    Of `row = {"a": 1}`, `row["b"] = 2` and `row.update({"c": 3}, d=4)`, in any function.
+    """
+    found: dict[str, dict[str, ast.expr]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, {}).update(literals.entries(node.value))
+                elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+                    key = literals.value(target.slice)
+                    if isinstance(key, str):
+                        found.setdefault(target.value.id, {})[key] = node.value
+        elif isinstance(node, ast.Call) and called(node).endswith(".update"):
+            entries = found.setdefault(called(node).removesuffix(".update"), {})
+            entries |= literals.entries(node.args[0]) if node.args else {}
+            entries |= keywords(node)
+    return found
+
+
+def _names(
+    node: ast.Call,
+    literals: Literals,
+    built: Mapping[str, Mapping[str, ast.expr]],
+    media: Collection[str],
+) -> Iterator[str]:
     called_name = called(node)
     if called_name == "print":
         yield from _printed(node)
@@ -197,8 +228,11 @@ def _names(node: ast.Call, literals: Literals, media: Collection[str]) -> Iterat
         if isinstance(name, str):
             yield name
     elif called_name.endswith(_LOGS) and node.args:
-        entries = literals.entries(node.args[0]).items()
-        yield from (n for n, v in entries if _may_be_number(v) and (called(v) or None) not in media)
+        row = node.args[0]
+        entries = built.get(row.id, {}) if isinstance(row, ast.Name) else literals.entries(row)
+        yield from (
+            n for n, v in entries.items() if _may_be_number(v) and (called(v) or None) not in media
+        )
     elif "monitor" in keywords(node):  # a callback that stops or saves by this metric
         name = literals.value(keywords(node)["monitor"])
         if isinstance(name, str):
@@ -244,15 +278,30 @@ def choose(found: Sequence[Reported]) -> tuple[Reported, Goal, bool] | None:
     """Return the metric to optimize, its goal, and whether the goal is known; None if none."""
     if not found:
         return None
-    best = min(found, key=lambda m: (_place(m.name), not _DOWN.search(m.name)))
-    if _UP.search(best.name) and not _DOWN.search(best.name):
-        return best, Goal.MAXIMIZE, True
-    return best, Goal.MINIMIZE, bool(_DOWN.search(best.name))
+    best = min(found, key=lambda m: (_place(m.name), _kind(m.name)))
+    goal = goal_of(best.name)
+    return best, goal or Goal.MINIMIZE, goal is not None
+
+
+def goal_of(name: str) -> Goal | None:
+    """Return the goal that a metric's name says; None if it says none."""
+    if _DOWN.search(name) or _COST.search(name):
+        return Goal.MINIMIZE
+    return Goal.MAXIMIZE if _UP.search(name) else None
+
+
+def _kind(name: str) -> int:
+    """Return the rank of a metric among those of one data set: accuracy, loss, time, others."""
+    if _COST.search(name):
+        return 2
+    if _UP.search(name) and not _DOWN.search(name):
+        return 0
+    return 1 if _DOWN.search(name) else 3
 
 
 def _place(name: str) -> int:
     """Return the rank of a metric: validation, then test, then others; training last."""
-    if not (_UP.search(name) or _DOWN.search(name)):
+    if _COST.search(name) or not (_UP.search(name) or _DOWN.search(name)):
         return 4
     if _OF_VALIDATION.search(name):
         return 0

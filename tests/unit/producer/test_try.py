@@ -116,6 +116,32 @@ def test_what_cannot_be_tried_is_one_line_with_the_next_step(
     assert said in err and err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "words", "params"),
+    [
+        ("p.add_argument('--steps', type=int)", ["steps=100"], {"lr": 1, "steps": 100}),
+        ("p.add_argument('--batch-size')", ["batch-size=8"], {"lr": 1, "batch-size": 8}),
+        ("p.add_argument('--a.b', type=int)", ["a.b=8"], {"lr": 1, "a.b": 8}),
+        ("wandb.init(config={'opt': {'wd': 1}})", ["opt.wd=2"], {"lr": 1, "opt": {"wd": 2}}),
+        ("run.config.depth", ["depth=2", "lr=3"], {"lr": 3, "depth": 2}),
+    ],
+)
+def test_a_parameter_that_only_the_script_names_can_be_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: list[str], params: object
+) -> None:
+    lines = "import argparse, wandb\np = argparse.ArgumentParser()\np.add_argument('--lr')\n"
+    run = "run = wandb.init()\n" if "run." in code else ""
+    (tmp_path / "train.py").write_text(
+        f"{lines if 'p.' in code else 'import wandb'}\n{run}{code}\n"
+    )
+    (tmp_path / "s.yaml").write_text(
+        "program: train.py\nmethod: grid\nparameters: {lr: {values: [1]}}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    sets = [part for word in words for part in ("--set", word)]
+    assert handed_over(["try", "s.yaml", *sets])["params"] == params
+
+
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_an_unknown_parameter_lists_those_of_the_trainer_with_defaults_and_limits(
     refused: Callable[[str], tuple[int, str]], name: str

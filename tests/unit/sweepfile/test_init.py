@@ -183,6 +183,13 @@ def test_what_only_wandb_has_is_no_option_where_a_parser_would_refuse_it(made: A
         ("print('epoch', e, '- loss: {} - val_f1: {:.2f}'.format(x, y))", "val_f1", "maximize"),
         ("print(f'epoch {e} val_time: {x}s, test_loss: {y:,.1f}')", "test_loss", "minimize"),
         ("hpq.report({'val/f1': x, 'train/loss': y}, step=1)", "val/f1", "maximize"),
+        ("hpq.report({'val/loss': x, 'val/acc': y, 'val/time': t})", "val/acc", "maximize"),
+        (
+            "def f():\n    row = {'train/loss': x}\n    row['val/acc'] = y\n    row.update(ms=z)\n"
+            "    run.log(row)\nrun.log({'test_acc': a})",
+            "val/acc",
+            "maximize",
+        ),
         ("self.log('val_wer', x)", "val_wer", "minimize"),
         ("trial.report({'quality': x})", "quality", "minimize"),
         ("EarlyStopping(monitor='val_auc')", "val_auc", "maximize"),

@@ -192,9 +192,9 @@ def averaged(sweep: SweepView, trials: Iterable[TrialView]) -> Iterator[TrialVie
         return
     for place, same in groupby(finished, key=lambda trial: (trial.id.number - 1) // of):
         some = list(same)
-        names = set(some[0].metrics).intersection(*(trial.metrics for trial in some))
+        names = [n for n in some[0].metrics if all(n in trial.metrics for trial in some)]
         # Divided first: a sum may overflow.
-        means = {n: sum(t.metrics[n] / len(some) for t in some) for n in sorted(names)}
+        means = {n: sum(t.metrics[n] / len(some) for t in some) for n in names}
         objectives = tuple(t.objective for t in some if t.objective is not None)
         group = ReplicateGroup(first=place * of + 1, of=of, objectives=objectives)
         ended = max(trial.ended_ms for trial in some)

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 
 from hpq.code.signing import RowSigner, is_signed, verifying_key
-from hpq.domain.sweep import Goal, SweepView, is_same_goal
+from hpq.domain.sweep import Goal, Metric, SweepView, is_same_goal
 from hpq.domain.trial import (
     ALTERED,
     USAGE,
@@ -135,7 +135,18 @@ def matching(sweep: SweepView, trials: Iterable[TrialView], where: Filter) -> It
         metrics |= trial.metrics
         if where.matches(partial(field_of, sweep, trial)):
             yield trial
-    where.known_names |= dict.fromkeys((*sweep.varying, *sorted(metrics), *TRIAL_FIELDS))
+    where.known_names |= dict.fromkeys((*sweep.varying, *metrics, *TRIAL_FIELDS))
+
+
+def by_other_metric(sweep: SweepView, name: str, goal: Goal) -> SweepView:
+    """Return a sweep as if it ranked by a metric that its trials reported beside its own."""
+    return replace(sweep, metric=Metric(name=name, goal=goal))
+
+
+def _measured(trials: Iterable[TrialView], by: str) -> Iterator[TrialView]:
+    """Yield trials with the last value of a metric as their result; "": with their own."""
+    for trial in trials:
+        yield replace(trial, objective=trial.metrics.get(by), best=None) if by else trial
 
 
 def best_trials(
@@ -144,25 +155,27 @@ def best_trials(
     n: int = 1,
     where: Filter | None = None,
     *,
+    by: str = "",
     checks_names: bool = True,
 ) -> list[TrialView]:
     """Return the N best trials that match the expression, best first; ties by number.
 
-    Of replicates that match, the first of the group stands for them, with their mean.
+    Of replicates that match, the first of the group stands for them, with their mean. `by` is the
+    sweep's metric if that is not the one of its results (`by_other_metric`).
 
     Raises:
         HpqError: no trial has a result, or none that matches (says why).
     """
-    if where is None:
+    if where is None and not by:
         found = reader.trials.best(sweep, n)
     else:
         chosen = Selection(
             reader=reader, sweep=sweep, where=where, begun=True, checks_names=checks_names
         )
-        matching = standings_of(sweep, chosen.matching())
+        matching = standings_of(sweep, _measured(chosen.matching(), by))
         firsts = matching.order[:n]
-        trials = reader.trials.get_many(sweep.id, firsts)
-        every = read_standings(reader, sweep)
+        trials = _measured(reader.trials.get_many(sweep.id, firsts), by)
+        every = matching if by else read_standings(reader, sweep)
         found = [*map(every.placed, matching.best({t.id.number: t for t in trials}, n))]
     if found:
         return found

@@ -197,9 +197,10 @@ def trial_facts(row: TrialRow) -> dict[str, str]:
 
 
 def shown_metrics(trial: TrialView, sweep: SweepView) -> list[str]:
-    """Return a trial's metrics, as many as it may report: the objective, then others by name."""
+    """Return a trial's metrics as they were first reported, as many as it may report."""
     objective = sweep.metric.name if sweep.metric else ""
-    return sorted(trial.metrics, key=lambda name: (name != objective, name))[:MAX_NAMES]
+    others = [name for name in trial.metrics if name != objective][MAX_NAMES - 1 :]
+    return [name for name in trial.metrics if name not in others]
 
 
 def _metrics(row: TrialRow, curves: Mapping[str, Sequence[Point]], columns: int) -> Iterator[Line]:

@@ -60,10 +60,10 @@ class SweepData:
 
     @cached_property
     def metrics(self) -> list[str]:
-        """The logged metrics, the sweep's first, then by name."""
+        """The logged metrics, the sweep's first, then as they were first reported."""
         first = [self.sweep.metric.name] if self.sweep.metric else []
-        found = {name for trial in self.trials for name in trial.metrics}
-        return [n for n in dict.fromkeys([*first, *sorted(found)]) if n in found]
+        found = dict.fromkeys(name for trial in self.trials for name in trial.metrics)
+        return [n for n in dict.fromkeys([*first, *found]) if n in found]
 
     @cached_property
     def is_log(self) -> bool:

@@ -221,7 +221,8 @@ def _mark(trial: TrialView, is_picked: bool, wide: int, front: Container[int]) -
 
 def _metrics(scene: Scene) -> list[str]:
     ranking = {metric.name for metric in metrics_of(scene.sweep_status.sweep)}
-    return sorted({name for trial in scene.rows for name in trial.metrics} - ranking)
+    found = dict.fromkeys(name for trial in scene.rows for name in trial.metrics)
+    return [name for name in found if name not in ranking]
 
 
 def _of_runs(rows: Sequence[TrialRow]) -> list[str]:

@@ -53,6 +53,7 @@ class ReportBuffer:
         self._points: deque[Point] = deque(maxlen=_BACKLOG_POINTS)
         self._log = bytearray()
         self._before: deque[_Before] = deque(maxlen=_UNDONE)  # of each report, oldest first
+        self._named = 0  # metrics whose order Redis has, or that are on their way
         self._sent: ReportBatch | None = None  # handed out, not yet acknowledged
         self._seq = 0
         self._phase = self._run_info = ""
@@ -169,6 +170,7 @@ class ReportBuffer:
         self._not_finite = 0
         self.dropped = ""
         self._before.clear()
+        self._named = 0
 
     def restart(self, why: str) -> None:
         """Discard earlier reports: training starts again although a checkpoint existed."""
@@ -308,11 +310,13 @@ class ReportBuffer:
                     checkpoint=self._checkpoint,
                     restarted=self._restarted,
                     kept_step=self._origin.step if self._origin.path else None,
+                    metric_order=tuple(self._counts) if len(self._counts) > self._named else (),
                     run_info=self._run_info,
                     unkept=self._unkept,
                     usage=self._usage,
                     curve_points=curve_points(len(self._counts)),
                 )
+                self._named = len(self._counts)
                 self._checkpoint = None
                 self._restarted = ""
                 self._run_info = ""

@@ -2,6 +2,7 @@
 -- the metric and the value of each point; its other fields are those of hpq/store/wire/attempt.py.
 
 local LOG_BYTES, BULK = 1048576, 65536  -- BULK: memory for a batch, and more
+local ORDER_BYTES = 20000
 
 -- True if a batch was not recorded before.
 local function is_new(t, batch) return tonumber(batch.seq) > tonumber(t.seq or 0) end
@@ -59,6 +60,17 @@ local function take_run_info(s, t, info)
   end
 end
 
+-- The metrics of a sweep in the order in which its trials first reported them, a line each.
+local function take_metric_order(s, names)
+  local known = '\n' .. (s.metric_order or '')
+  local before = #known
+  for name in string.gmatch(names, '[^\n]+') do
+    local is_known = string.find(known, '\n' .. name .. '\n', 1, true)
+    if not is_known and #known < ORDER_BYTES then known = known .. name .. '\n' end
+  end
+  if #known > before then set(s, 'metric_order', string.sub(known, 2)) end
+end
+
 -- Why files of a trial are in no store, or '' once they are: a sweep has the number of such trials, and
 -- the reason of the last one.
 local function take_unkept(s, t, why)
@@ -94,6 +106,7 @@ local function take_batch(s, t, batch, rule, full)
     add(t, 'log_bytes', #log)
     bound_log(t, LOG_BYTES)
   end
+  if batch.metric_order then take_metric_order(s, batch.metric_order) end
   if batch.unkept then take_unkept(s, t, batch.unkept) end
   if batch.restarted then restart(t, batch.restarted, tonumber(batch.kept_step)) end
   if batch.checkpoint then take_checkpoint(t, batch) end
@@ -122,4 +135,4 @@ local function add_points(t, batch, drops_points)
   end
 end
 
-return {is_new = is_new, take_batch = take_batch, add_points = add_points}
+return {is_new = is_new, take_batch = take_batch, add_points = add_points, take_metric_order = take_metric_order}

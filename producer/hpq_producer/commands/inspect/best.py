@@ -10,18 +10,20 @@ from typer import Option
 
 from hpq.access.session import Session, open_session
 from hpq.code.command import arguments
-from hpq.domain.sweep import SweepView
+from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import Params, TrialId, TrialView, flatten
 from hpq.errors import HpqError, UserError
 from hpq.notice import print_message
 from hpq.shell import shell_line
 from hpq_producer.commands.common_flags import Output, WhereExpr
+from hpq_producer.scaffold.script import goal_of
 from hpq_views.analysis.filter import Filter
-from hpq_views.analysis.pareto_front import Front
+from hpq_views.analysis.pareto_front import Front, metrics_of
 from hpq_views.analysis.rank_results import Standings
 from hpq_views.analysis.records import trial_record
 from hpq_views.analysis.selection import (
     best_trials,
+    by_other_metric,
     no_best,
     read_front,
     refuse_altered,
@@ -37,7 +39,7 @@ from hpq_views.targets import SweepRefs, find_target
 from hpq_views.text.console import show_lines
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import Span
-from hpq_views.text.text import clean, trials_of, value
+from hpq_views.text.text import clean, first_of, trials_of, value
 from hpq_views.why.warn import print_if_not_running
 
 _FRONT = 20  # trials of a front that are shown
@@ -51,7 +53,11 @@ def best(
     ] = None,
     by: Annotated[
         str | None,
-        Option(metavar="METRIC", help="Of several metrics: the best trial by this one."),
+        Option(
+            metavar="METRIC",
+            help="Rank by this metric: one of several, or any that the trials reported; its name"
+            " says if higher is better.",
+        ),
     ] = None,
     where: WhereExpr = None,
     as_yaml: Annotated[bool, Option("--yaml", help="Print the parameters as YAML.")] = False,
@@ -92,6 +98,10 @@ def best(
         named = _named(session, sweep, by or where)
         sweeps = session.several([trial.id.sweep for trial in named] or sweep)
         refuse_incomparable(sweeps)
+        other = by if by and by not in {metric.name for metric in metrics_of(sweeps[0])} else ""
+        if other and not sweeps[0].objectives:
+            goal = _goal(session, sweeps[0], other)
+            sweeps = [by_other_metric(one, other, goal) for one in sweeps]
         if as_args and not unsigned:
             for one in sweeps:
                 refuse_unsigned(session.settings, one, "prints its parameters")
@@ -100,7 +110,7 @@ def best(
         count = n or len(named) or (_FRONT if is_front else 1)
         is_list = is_front or count > 1
         most = count if sweeps[0].objectives else max(count, 2)  # one alone has no rival
-        every, front = (named, None) if named else _chosen(session, sweeps, most, only, by)
+        every, front = (named, None) if named else _chosen(session, sweeps, most, only, by, other)
         if (as_args or as_yaml) and is_front and not n:
             _refuse_several(every)
         if confirm:
@@ -109,7 +119,7 @@ def best(
         if as_args or as_yaml or not is_list:
             refuse_altered(session.settings, sweeps, every[:count])  # a ranking names them
         winner = None
-        if not (as_yaml or output.is_data or as_args or only or named or sweeps[1:]):
+        if not (as_yaml or output.is_data or as_args or only or named or other or sweeps[1:]):
             winner = judge_winner(session.reader, sweeps[0])
     _show(sweeps, every[:count], is_list, as_yaml, output, as_args, front)
     show_lines(winner_lines(winner, sweeps[0].id), whole=True)
@@ -124,6 +134,27 @@ def _named(session: Session, refs: list[str] | None, options: str | None) -> lis
     reader, user = session.reader, session.settings.user
     found = [find_target(reader, ref, user) for ref in named]
     return [reader.trials.get(one) for one in found if isinstance(one, TrialId)]
+
+
+def _goal(session: Session, sweep: SweepView, metric: str) -> Goal:
+    """Return the goal of a metric that is not the sweep's, and print it.
+
+    Raises:
+        UserError: no trial has reported it, or its name says no goal.
+    """
+    begun = session.reader.trials.begun(sweep.id)
+    known = dict.fromkeys(name for trial in begun for name in trial.metrics)
+    if metric not in known:
+        text = f"{clean(metric)!r} is not a metric of {sweep.id}; its metrics: "
+        raise UserError(text + (first_of([*known], len(known)) or "none"), code="column-unknown")
+    goal = goal_of(metric)
+    if goal is None:
+        name = clean(metric)
+        text = f"--by {name}: its name does not say if higher is better; hpq results {sweep.id}"
+        raise UserError(f"{text} --sort=-{name} sorts by it, the highest first", code="usage")
+    better = "higher" if goal is Goal.MAXIMIZE else "lower"
+    print_message(f"ranked by the last {clean(metric)}, {better} is better")
+    return goal
 
 
 def _placed(
@@ -143,9 +174,16 @@ def _refuse_several(members: Sequence[TrialView]) -> None:
 
 
 def _chosen(
-    session: Session, sweeps: list[SweepView], most: int, only: Filter | None, by: str | None
+    session: Session,
+    sweeps: list[SweepView],
+    most: int,
+    only: Filter | None,
+    by: str | None,
+    other: str,
 ) -> tuple[list[TrialView], Front | None]:
     """Return the best trials of all sweeps, best first; of several metrics, with the front.
+
+    `other` is a metric that is not the sweep's, to rank by.
 
     Raises:
         HpqError: none of them has a result, or one that matches.
@@ -153,7 +191,7 @@ def _chosen(
     """
     refuse_unknown_metric(sweeps[0], by)
     if not sweeps[0].objectives:
-        return _ranking(session, sweeps, most, only), None
+        return _ranking(session, sweeps, most, only, other), None
     front = read_front(session.reader, sweeps, only)
     if not front.trials:
         raise no_best(session.reader, sweeps, only, front)
@@ -161,7 +199,7 @@ def _chosen(
 
 
 def _ranking(
-    session: Session, sweeps: list[SweepView], most: int, only: Filter | None
+    session: Session, sweeps: list[SweepView], most: int, only: Filter | None, by: str
 ) -> list[TrialView]:
     """Return the best trials of all sweeps, at most N of each, in one ranking.
 
@@ -172,7 +210,7 @@ def _ranking(
     ranked, why = list[list[TrialView]](), list[HpqError]()
     for one in sweeps:
         try:
-            ranked.append(best_trials(session.reader, one, most, only, checks_names=False))
+            ranked.append(best_trials(session.reader, one, most, only, by=by, checks_names=False))
         except HpqError as error:
             if error.code != "no-result":
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
@@ -30,6 +30,7 @@ from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.document import apply, check_text, resolve
 from hpq_producer.commands.make_sweep.enqueue_options import EnqueueOptions
 from hpq_producer.commands.make_sweep.set_text import describe_set
+from hpq_producer.scaffold.script import read_script
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.sweepfile.spec import parameter_sets
 from hpq_views.analysis.selection import refuse_altered
@@ -96,7 +97,8 @@ def try_trial(
         sweep, is_trainer = _of_trainer(what), True
     else:
         sweep, params = _of_file(Path(what))
-    params = _with_values(params, sets or (), is_open=is_trainer)
+    others = [] if code else _options(sweep.launch)
+    params = _with_values(params, sets or (), others, is_open=is_trainer)
     if seed is not None:
         sweep = replace(sweep, seed=seed, replicates=1)
     _check(sweep.launch.trainer, params)
@@ -213,8 +215,23 @@ def _live(launch: Launch, folder: Path) -> Launch:
     return replace(launch, code_dir=str(folder.resolve()), bundled=False)
 
 
-def _with_values(params: Params, sets: Iterable[str], *, is_open: bool) -> Params:
-    """Return the parameters with those of --set; `is_open`: any name is one, dots included.
+def _options(launch: Launch) -> list[str]:
+    """Return the parameters that a sweep's code reads, as far as it names them."""
+    if launch.trainer in BUILT_IN:
+        return [*BUILT_IN[launch.trainer].params]
+    try:
+        script = read_script(Path(launch.code_dir, launch.program))
+    except UserError:  # no Python script
+        return []
+    return [option.name for option in script.options if not option.why_not]
+
+
+def _with_values(
+    params: Params, sets: Iterable[str], others: Sequence[str], *, is_open: bool
+) -> Params:
+    """Return the parameters with those of --set, which are in `params` or named in `others`.
+
+    `is_open`: any name is one, dots included.
 
     Raises:
         UserError: a --set has no '=', its value is not YAML, or it names no parameter.
@@ -222,13 +239,14 @@ def _with_values(params: Params, sets: Iterable[str], *, is_open: bool) -> Param
     document = replace(yaml_reader.parse("0", "--set"), data=dict(params))
     for text in sets:
         key, equals, value = text.partition("=")
-        path, label = (key,) if is_open else resolve(key, document.data), f"--set {text}"
+        is_whole = is_open or key in others
+        path, label = (key,) if is_whole else resolve(key, document.data), f"--set {text}"
         if not (key and equals):
             raise UserError(f"{label}: write NAME=VALUE")
-        if not (is_open or path[0] in params):
-            close = get_close_matches(key, params, n=1)
+        if not (is_whole or path[0] in params or path[0] in others):
+            close = get_close_matches(key, [*params, *others], n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
-            names = ", ".join(params) or "none"
+            names = ", ".join(dict.fromkeys([*params, *others])) or "none"
             text = f"{label}: no such parameter; {hint}the parameters are {names}"
             raise UserError(text, code="unknown-parameter")
         check_text(value, label)

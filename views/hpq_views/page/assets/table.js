@@ -175,8 +175,8 @@ const table = {
           text: one.words && ((v, i) => (v === null ? '' : num(v) + one.words(i))),
           key: (i) => (d.rank.has(i) ? one.value(i) : null), // trials without a rank come last
         })),
-      ...[...asked.metrics]
-        .filter((name) => d.metrics.includes(name))
+      ...d.metrics
+        .filter((name) => asked.metrics.has(name))
         .map((name) => ({ id: `m${name}`, name, value: (i) => lastOf(d, name, i) })),
       ...d.axes
         .slice(0, WIDE)
