@@ -31,8 +31,8 @@ UNFINISHED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire aft
 _PRELUDE = ("prelude", "owners", "sweeps", "workers", "points", "memory", "files", "moves")
 _SHARED: Mapping[str, tuple[str, ...]] = {
     "beat": ("ends", "early", "reports"),
-    "claim": ("turns", "sharing"),
-    "commit": ("ends", "early", "reports", "guards"),
+    "claim": ("sweep_order", "sharing"),
+    "commit": ("ends", "early", "reports", "circuit_breaker"),
     "control": ("ends",),
     "create": ("ends", "early", "reports", "sharing"),
     "finish_restore": ("sharing",),

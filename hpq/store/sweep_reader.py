@@ -216,7 +216,7 @@ class SweepReader:
         A sweep of a higher priority is served first, and so is an older sweep of the same owner
         and priority. Sweeps of different owners take turns, so they are not listed, nor are those
         that cannot be decoded. Takes three round trips, however many sweeps are given.
-        `lua/lib/turns` decides the order.
+        `lua/lib/sweep_order` decides the order.
         """
         queues = list(dict.fromkeys(sweep.queue for sweep in sweeps))
         pipe = self._redis.pipeline(transaction=False)

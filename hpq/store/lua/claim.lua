@@ -180,7 +180,7 @@ end
 local function claim_next()
   local sids = {args.only}
   if args.only == '' then sids = redis.call('ZRANGE', key('q', queue, 'open'), 0, -1) end
-  if #sids > 1 then sids = turns().in_turn(queue, sids) end
+  if #sids > 1 then sids = sweep_order().in_turn(queue, sids) end
   for _, sid in ipairs(sids) do
     if not skip[sid] and #sid <= 100 and string.find(sid, '^[a-z0-9][a-z0-9-]*$') then
       local found = sweeps().guarded(sid, function() return claim_from(sid) end)

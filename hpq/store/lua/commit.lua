@@ -57,13 +57,13 @@ local function commit()
   if is_complete then
     mark = '+'
   elseif outcome == 'failed' then
-    mark = guards().mark_of(kind, fingerprint, args.evidence)
+    mark = circuit_breaker().mark_of(kind, fingerprint, args.evidence)
   end
   -- Measured by the worker, since the server's clock also counts an outage of Redis.
   local ran = args.ran_ms or int(math.max(0, NOW - tonumber(t.claimed_ms)))
   t.UNTIL = math.min(NOW, tonumber(t.claimed_ms) + ran)  -- budgets and owners pay for no more
 
-  -- The window of the last ten ends, by which the guards judge (lib/guards.lua).
+  -- The window of the last ten ends, by which the breaker judges (lib/circuit_breaker.lua).
   local tail = t.again and 'tail_again' or 'tail'
   local window = (s[tail] or '') .. worker .. '\t' .. mark .. '\n'
   local _, length = string.gsub(window, '\n', '')
@@ -86,9 +86,9 @@ local function commit()
       return {reply, s.queue, tickets(s)}
     end
     -- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
-    local _, others, passed = guards().compare(guards().ends_in(window), worker, mark)
-    if mark ~= '-' and t.state == 'running' and guards().is_alone(others, passed, in_a_row)
-      and guards().has_peer(s, worker) then
+    local _, others, passed = circuit_breaker().compare(circuit_breaker().ends_in(window), worker, mark)
+    if mark ~= '-' and t.state == 'running' and circuit_breaker().is_alone(others, passed, in_a_row)
+      and circuit_breaker().has_peer(s, worker) then
       if redis.call('EXISTS', key('w', worker)) == 1 then
         redis.call('HSETNX', key('w', worker), 'suspect_ms', NOW_MS)
       end
@@ -113,7 +113,7 @@ local function commit()
   if mark == '+' or mark == '-' then
     redis.call('HDEL', key('w', worker), 'streak', 'streak_n', 'suspect_ms')
   else
-    in_a_row = guards().streak(s, worker, mark)
+    in_a_row = circuit_breaker().streak(s, worker, mark)
   end
   local answer = outcome == 'failed' and requeued(in_a_row)
   if answer then return answer end
@@ -158,8 +158,8 @@ local function commit()
       string.format('%.17g', (s.dur_sq or 0) + ran * ran)
     redis.call('HSET', s.KEY, tail, window, 'dur_n', s.dur_n, 'dur_sum', s.dur_sum, 'dur_sq', s.dur_sq)
   end
-  if kind == 'unreported' and not t.again then guards().hold_if_unreported(s, t, error_text) end
-  if args.evidence == 'code' and outcome == 'failed' then guards().breaker(s, t, kind, worker, guards().ends_in(window)) end
+  if kind == 'unreported' and not t.again then circuit_breaker().hold_if_unreported(s, t, error_text) end
+  if args.evidence == 'code' and outcome == 'failed' then circuit_breaker().hold_if_alike(s, t, kind, worker, circuit_breaker().ends_in(window)) end
   settle(s, before)
   if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
   if rule and is_complete and objective ~= '' and not args.infeasible then  -- a result from a worker's disk arrives without its reports

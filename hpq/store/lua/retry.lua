@@ -1,5 +1,5 @@
 -- Requeues trials in a terminal state, behind all others of the sweep, and begins a window for them
--- (lib/guards.lua). A stopped, cancelled or held sweep resumes; a paused one stays paused.
+-- (lib/circuit_breaker.lua). A stopped, cancelled or held sweep resumes; a paused one stays paused.
 -- KEYS prefix
 -- ARGV sweep, then numbers of trials
 -- Replies: ok | unknown, then queue, tickets and how many were requeued

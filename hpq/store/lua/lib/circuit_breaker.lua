@@ -1,4 +1,4 @@
--- The guards: decide whether a sweep's code or one of its workers makes its trials fail.
+-- The circuit breaker: decides whether a sweep's code or one of its workers makes its trials fail.
 
 -- A sweep's tail is the window of its last ten ended attempts, each with its worker and its mark: '+' for a
 -- trial that passed, '-' for one that shows nothing, else the fingerprint of its failure. Retried trials have a
@@ -89,9 +89,9 @@ local function hold_if_unreported(s, t, why)
   sweeps().hold(s, t.N, t.attempt, 'the first 3 trials lack the metric: ' .. why)
 end
 
--- The breaker: halts if the first five trials of the window, or eight of the last ten, fail alike on two
+-- Halts if the first five trials of the window, or eight of the last ten, fail alike on two
 -- workers or on the only worker.
-local function breaker(s, t, kind, worker, last)
+local function hold_if_alike(s, t, kind, worker, last)
   local mark = last[#last][2]
   local same, others = compare(last, worker, mark)
   if not ((same == #last and same >= 5) or same >= 8) then return end
@@ -101,4 +101,4 @@ local function breaker(s, t, kind, worker, last)
 end
 
 return {mark_of = mark_of, ends_in = ends_in, streak = streak, compare = compare, is_alone = is_alone, has_peer = has_peer, hold_if_unreported = hold_if_unreported,
-  breaker = breaker}
+  hold_if_alike = hold_if_alike}
