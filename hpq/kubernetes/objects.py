@@ -16,6 +16,7 @@ _SAYS_NOTHING = ("ContainerCreating", "PodInitializing", "")
 _COUNT = re.compile(r"^\d+ ")
 _UNSET = re.compile(r"failed quota: (\S+): must specify ([\w.,/-]+)")
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: ([^,]+), used: ([^,]+), limited: ([^,]+)")
+NODE_LOST = "its node is not ready"
 _MAX_LENGTH = 160
 _ID = re.compile(r" \[[a-z-]+\]$")  # of an error, as a worker logs it
 _BY_SIGNAL = 128  # a shell's exit code of a process killed by signal N is 128 + N
@@ -61,7 +62,9 @@ def pod_of(raw: Object, events: Iterable[Object] = ()) -> Pod:
         phase="Terminating" if is_ending else str(status.get("phase", "Unknown")),
         node=spec.get("nodeName", ""),
         queue=queue_of(meta, spec),
-        reason=_reason(spec, status, found) or _reason_from_events(status, found, events),
+        reason=(NODE_LOST if _has_lost_node(status) else "")
+        or _reason(spec, status, found)
+        or _reason_from_events(status, found, events),
         is_ready=not is_ending and _has_condition(status, "Ready"),
         restarts=sum(int(one.get("restartCount", 0)) for one in found),
     )
@@ -135,6 +138,16 @@ def _reason(spec: Object, status: Object, found: Sequence[Object]) -> str:
     if status.get("phase") == "Failed":
         return _shorten(f"Failed: {status.get('message', '')}")
     return ""
+
+
+def _has_lost_node(status: Object) -> bool:
+    """Return whether Kubernetes took a pod's readiness since its node does not answer.
+
+    The kubelet changes both conditions, or gives a reason.
+    """
+    taken = [c for c in status.get("conditions", ()) if c["type"] == "Ready"]
+    is_taken = any(c["status"] == "False" and not c.get("reason") for c in taken)
+    return is_taken and _has_condition(status, "ContainersReady")
 
 
 def scheduling_reason(reason: str, message: str) -> str:

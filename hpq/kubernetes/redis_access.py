@@ -10,7 +10,7 @@ from typing import Any
 from hpq.access.connection_record import doctor_command, kubectl_command
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from hpq.kubernetes.api import KubernetesApi
-from hpq.kubernetes.objects import pod_of
+from hpq.kubernetes.objects import NODE_LOST, pod_of
 from hpq.redis.acl import personal_role
 
 SERVICE = "hpq-redis"
@@ -84,11 +84,15 @@ class RedisService:
         """
         labels = ",".join(f"{k}={v}" for k, v in self._spec["selector"].items())
         pods = self.api.get(self.api.of("pods"), labelSelector=labels)["items"]
-        ready = [pod for pod in pods if pod_of(pod).is_ready]
+        parsed = [pod_of(pod) for pod in pods]
+        ready = [raw for raw, pod in zip(pods, parsed, strict=True) if pod.is_ready]
         if not ready:
-            found = ", ".join(p["metadata"]["name"] for p in pods)
+            found = ", ".join(pod.name for pod in parsed)
+            why = "".join(f" ({pod.name}: {pod.reason})" for pod in parsed if pod.reason)
+            on = "".join(f" on node {pod.node}" for pod in parsed if pod.reason == NODE_LOST)
             raise OutOfReach(
-                f"namespace {self.api.namespace}: no ready pod behind Service {SERVICE}; see: "
+                f"namespace {self.api.namespace}: no ready pod behind Service {SERVICE}{on}{why};"
+                " see: "
                 + (
                     f"{kubectl_of(self.api)} describe pod {found}"
                     if found

@@ -15,6 +15,7 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
+from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
@@ -52,7 +53,7 @@ def _open_ended(sweep_of: MakeSweep, sid: str, **fields: object) -> SweepView:
 
 def _why(reader: StoreReader, sid: str) -> str | None:
     status = reader.status(sid, 3)
-    why = explain_queue_position(status.sweep, status.ahead, status.workers)
+    why = explain_queue_position(status.sweep, status.ahead, status.workers, status.owner)
     return why.text if why else None
 
 
@@ -93,6 +94,19 @@ def test_enqueue_says_which_sweep_of_mine_goes_first(desk: Desk, work, sweep_of:
     sid = done.stdout.strip()
     assert ids(done.stderr)[-1:] == ["behind"] and f"`hpq set {sid} priority=1`" in done.stderr
     assert "behind" not in ids(desk.hpq("resume", "old-00000").stderr)
+
+
+def test_no_priority_above_the_owners_limit_is_advised(
+    redis: Redis, keys: Keys, reader: StoreReader, work, sweep_of: MakeSweep
+) -> None:
+    redis.hset(keys.limits, "*/priority", 1)
+    _open_ended(sweep_of, "old-00000", priority=1)
+    sweep_of(2, "new-00000")
+    work()
+    why = _why(reader, "new-00000") or ""
+    assert "waits behind old-00000" in why and "priority=" not in why
+    redis.hset(keys.limits, "*/priority", 2)
+    assert "`hpq set new-00000 priority=2`" in (_why(reader, "new-00000") or "")
 
 
 def test_many_that_wait_behind_one_are_a_single_line_of_ls(

@@ -40,6 +40,18 @@ SAYS = (
     "09:00:09 WARNING hpq.health: not ready: worker 0 does not reach Redis [redis-away]\n"
 )
 
+# As the cluster of tests had them while its kubelet stood still.
+GONE = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
+LOST = pod("p0", conditions=GONE)
+LOST["metadata"]["deletionTimestamp"] = "2026-11-29T09:48:26Z"
+UNSCHEDULED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/1 nodes are available: 1 node(s) had untolerated taint(s). no new claims",
+}
+LEFT = pod("p1", phase="Pending", conditions=[UNSCHEDULED])
+
 ABOUT = {"involvedObject": {"name": SEEN["mount"]["metadata"]["name"]}}
 MOUNT_EVENTS = [{**ABOUT, **event} for event in SEEN["mount_events"]]
 
@@ -95,6 +107,7 @@ def reasons_of(api: KubeApi, monkeypatch: pytest.MonkeyPatch, clock: Any = None)
             "p1 n1 redis-away describe",
             {"pods": [pod("p1")], "p1/log": SAYS},
         ),
+        ("a lost node", "pod-trouble", "p0 n1 Terminating", {"pods": [LEFT, LOST]}),
         ("no pod yet", "pods-starting", "hpq-worker", {}),
         (
             "an unknown Redis",

@@ -87,7 +87,9 @@ def explain_waits(
     free = [s for s in idle if not found[s.id] and not s.counts.running]
     if any(w.state == "busy" for w in workers):
         ahead = reader.sweeps.ahead_of(free)
-        found |= {s.id: explain_queue_position(s, ahead[s.id], workers) for s in free}
+        found |= {
+            s.id: explain_queue_position(s, ahead[s.id], workers, owners.get(s.owner)) for s in free
+        }
     return {sid: why for sid, why in found.items() if why}
 
 

@@ -18,7 +18,7 @@ from hpq.domain.sweep import DEFAULT_QUEUE
 from hpq.error_codes import Code
 from hpq.errors import HpqError
 from hpq.kubernetes.api import KubernetesApi
-from hpq.kubernetes.objects import Deployment, Pod
+from hpq.kubernetes.objects import NODE_LOST, Deployment, Pod
 from hpq.kubernetes.pods import ClusterStatus, read_cluster
 from hpq.notice import Notice
 from hpq_views.text.text import clean
@@ -36,6 +36,7 @@ _REMEDIES = {
         " `gpus: 0` of the queue in the cluster file, or apply `hpq manifests --gpus 0`"
     ),
     "OOMKilled": "raise the memory limit, or train with smaller batches",
+    NODE_LOST: "`kubectl get nodes` shows it, and its trials return by themselves",
     "does not reach Redis": (
         "check the NetworkPolicy hpq-worker-to-redis: it must allow Redis and the cluster's DNS"
     ),
@@ -131,7 +132,9 @@ def explain_pods(cluster: ClusterStatus, queue: str) -> list[Notice]:
         why = f"Deployment {deployment.name}: {clean(deployment.reason)}"
         remedy = f"{remedy_of(deployment.reason)}{kubectl} get events --field-selector type=Warning"
         found.append(Notice("pods-refused", f"{lead}: {why}; {remedy}"))
-    pods = [pod for pod in cluster.pods if pod.queue == queue and pod.phase != "Terminating"]
+    of_queue = [pod for pod in cluster.pods if pod.queue == queue]
+    pods = [pod for pod in of_queue if pod.phase != "Terminating" or pod.reason == NODE_LOST]
+    pods.sort(key=lambda pod: pod.reason != NODE_LOST)  # the others may lack that node
     causes: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.reason:

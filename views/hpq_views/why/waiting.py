@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from hpq.access.connection_record import KUBECTL, deployment_name, scale_command
 from hpq.access.session import Server, Session
+from hpq.domain.budget import Owner
 from hpq.domain.status import ServerMemory, SweepStatus, Worker
 from hpq.domain.sweep import (
     DEFAULT_QUEUE,
@@ -52,7 +53,7 @@ def explain_waiting(status: SweepStatus, session: Session | None = None) -> Noti
         return reason
     if reason := explain_limit(sweep, status.owner):
         return reason
-    return explain_unclaimed(sweep, status.workers, lambda: status.ahead, session)
+    return explain_unclaimed(sweep, status.workers, lambda: status.ahead, session, status.owner)
 
 
 def explain_unclaimed(
@@ -60,6 +61,7 @@ def explain_unclaimed(
     workers: Sequence[Worker],
     read_ahead: Callable[[], Iterable[SweepView]],
     session: Session | None,
+    owner: Owner | None,
 ) -> Notice | None:
     """Return why no worker claims the sweep's trials: none can, or all are busy with others."""
     reason = explain_no_worker(sweep, workers, session)
@@ -67,7 +69,7 @@ def explain_unclaimed(
         return replace(reason, text=reason.text + cluster_hint(session))
     if reason or sweep.counts.running:
         return reason
-    return explain_queue_position(sweep, read_ahead(), workers)
+    return explain_queue_position(sweep, read_ahead(), workers, owner)
 
 
 def cluster_hint(session: Session) -> str:
@@ -219,12 +221,16 @@ _COUNT = re.compile(r"\b\d+ queued\b")
 
 
 def explain_queue_position(
-    sweep: SweepView, ahead: Iterable[SweepView], workers: Iterable[Worker]
+    sweep: SweepView,
+    ahead: Iterable[SweepView],
+    workers: Iterable[Worker],
+    owner: Owner | None,
 ) -> Notice | None:
     """Return a notice if all workers that can run the sweep are busy and will run others next.
 
-    `ahead` are the sweeps served before it (`SweepReader.ahead_of`). None if a trial of the sweep
-    runs, a worker is idle, or a worker will claim from the sweep next.
+    `owner` is the sweep's, if limits are set. `ahead` are the sweeps served before it
+    (`SweepReader.ahead_of`). None if a trial of the sweep runs, a worker is idle, or a worker will
+    claim from the sweep next.
     """
     if sweep.state is not SweepState.RUNNING or sweep.counts.running or not sweep.counts.waits:
         return None
@@ -234,7 +240,7 @@ def explain_queue_position(
     if not blockers or any(w.state == "idle" for w in able) or not all(blockers):
         return None
     blocking = [s for s in open_ if any(s in of_worker for of_worker in blockers)]
-    return Notice("behind", _describe_blocker(sweep, blocking))
+    return Notice("behind", _describe_blocker(sweep, blocking, owner))
 
 
 def without_counts(why: str) -> str:
@@ -251,15 +257,17 @@ def _runs_next(worker: Worker, sweep: SweepView) -> bool:
     return worker.trial.startswith(f"{sweep.id}/") or sweep.counts.running < cap
 
 
-def _describe_blocker(sweep: SweepView, blocking: Sequence[SweepView]) -> str:
+def _describe_blocker(sweep: SweepView, blocking: Sequence[SweepView], owner: Owner | None) -> str:
     """Name one blocking sweep: an open-ended one, else the first."""
     blocker = next((s for s in blocking if s.counts.is_open_ended), blocking[0])
     counts, is_own = blocker.counts, blocker.owner == sweep.owner
     left = "open-ended" if counts.is_open_ended else f"{counts.queued + int(counts.to_come)} queued"
-    owner = "" if is_own else f"{clean(blocker.owner)}'s, "
-    line = f"waits behind {blocker.id} ({owner}{left})"
+    whose = "" if is_own else f"{clean(blocker.owner)}'s, "
+    line = f"waits behind {blocker.id} ({whose}{left})"
     priority = max(s.priority for s in blocking) + 1
-    raise_it = f"`hpq set {sweep.id} priority={priority}`" if priority <= MAX_PRIORITY else ""
+    allowed = owner.limits.get("priority", MAX_PRIORITY) if owner else MAX_PRIORITY
+    most = min(MAX_PRIORITY, allowed)
+    raise_it = f"`hpq set {sweep.id} priority={priority}`" if priority <= most else ""
     if counts.is_open_ended and is_own:
         return f"{line}: " + ", or ".join(filter(None, (f"`hpq stop {blocker.id}`", raise_it)))
     return f"{line}; {raise_it} runs it first" if raise_it else line

@@ -80,6 +80,7 @@ def print_if_not_running(session: Session, sid: str) -> None:
         session.reader.workers.live(sweep.queue),
         lambda: sweeps.ahead_of([sweep])[sid],
         session,
+        owner,
     ):
         print_message(reason)
 

@@ -334,7 +334,8 @@ class Execution:
         outcome = outcome_of(end, self._sweep, self._reports)
         if outcome:
             outcome = replace(outcome, ran_ms=ran_ms, usage=usage)
-            outcome = with_peak(outcome, host_memory_gb)
+            is_at_limit = self._usage.is_out_of_memory()
+            outcome = with_peak(outcome, host_memory_gb, is_at_limit=is_at_limit)
         failure = outcome.failure if outcome else None
         is_clean = failure is None or not ruins_process(failure)
         return Result(

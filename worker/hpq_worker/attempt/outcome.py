@@ -166,20 +166,25 @@ def idle_words(sweep: RunnableSweep) -> str:
     return f"GPU use stayed below {sweep.idle_below:g} % for {sweep.idle_s:g} s"
 
 
-def with_peak(outcome: Outcome, host_memory_gb: Callable[[], float]) -> Outcome:
+def with_peak(
+    outcome: Outcome, host_memory_gb: Callable[[], float], *, is_at_limit: bool = False
+) -> Outcome:
     """Add the trial's peak and the size of the memory to a failure by lack of memory.
 
     Linux kills with SIGKILL for lack of memory; so may people, if the trial used little.
+    `is_at_limit`: the kernel killed a process at the limit of this container, such as a pod's.
     """
     failure, usage = outcome.failure, outcome.usage
     if failure is None or "rss_gb" not in usage:
         return outcome
     is_killed = failure.message.endswith("killed by SIGKILL")
+    if is_killed and is_at_limit:
+        failure = replace(failure, kind=FailureKind.OUT_OF_MEMORY)
     if failure.kind is not FailureKind.OUT_OF_MEMORY and not is_killed:
         return outcome
     used = usage["rss_gb"]
     size = host_memory_gb()
-    of = "this machine's"
+    of = "its container's" if is_at_limit else "this machine's"
     if not is_killed and _OF_A_GPU.search(failure.message):
         if "gpu.size_gb" not in usage:
             return outcome
@@ -187,7 +192,7 @@ def with_peak(outcome: Outcome, host_memory_gb: Callable[[], float]) -> Outcome:
         used = max(usage["gpu.memory_gb"], float(in_use[1]) if in_use else 0.0)
         usage = {**usage, "gpu.memory_gb": used}
         size, of = usage["gpu.size_gb"], "its GPU's"
-    elif is_killed and used < size / 2:
+    elif is_killed and not is_at_limit and used < size / 2:
         return outcome
     peak = f"the trial was seen to use {short(used)} of {of} {short(size)} GB"
     message = f"{_ACCOUNT.sub('', failure.message)[:_LONGEST]}; {peak}"

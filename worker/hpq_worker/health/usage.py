@@ -47,6 +47,11 @@ class TrialUsage:
         self._newest: list[_Row] = []  # fewer readings
         self._width = 1
         self._count = self._sent = 0  # readings
+        self._kills = memory_kills()
+
+    def is_out_of_memory(self) -> bool:
+        """Return whether the kernel has killed a process at the container's limit since then."""
+        return memory_kills() > self._kills
 
     def add(self, readings: Mapping[str, float], cpu_s: float | None = None) -> None:
         """Add what one read found; `cpu_s` is the CPU time of the tree so far."""
@@ -207,9 +212,25 @@ def _of_gpus(nvml: Any, gpus: Sequence[str], pids: set[int]) -> dict[str, float]
     return {name: (sum if name in summed else max)(values) for name, values in found.items()}
 
 
+# Of this container: by version 2 of cgroups, then by version 1.
+_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+_EVENTS = ("memory.events", "memory/memory.oom_control")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
 def host_memory_gb() -> float:
     """Return the memory of this machine, or of this container if that is limited."""
     total = int(psutil.virtual_memory().total)
-    with suppress(OSError, ValueError):  # another cgroup version; `max`
-        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
+    for name in _LIMITS:
+        with suppress(OSError, ValueError):  # another cgroup version; `max`
+            total = min(total, int((_CGROUP / name).read_text("ascii")))
     return total / _GB
+
+
+def memory_kills() -> int:
+    """Return how many processes the kernel has killed at this container's limit of memory."""
+    for name in _EVENTS:
+        with suppress(OSError, ValueError):
+            lines = (_CGROUP / name).read_text("ascii").splitlines()
+            return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+    return 0
