@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
@@ -110,6 +110,16 @@ class QueueKeys(Keys):
     )
 
 
+_PLACE = {"nodeSelector": {"pool": "services"}}
+ServicePod = Annotated[
+    Absent[NotEmpty[PodFields]],
+    Field(
+        description="Fields of Kubernetes' PodSpec, such as where it runs, merged into the pod's.",
+        examples=[_PLACE],
+    ),
+]
+
+
 class RedisKeys(Keys):
     """The Redis server."""
 
@@ -125,6 +135,7 @@ class RedisKeys(Keys):
     storage_class: Absent[ObjectName] = Field(
         None, description="StorageClass of the data's claim. Fixed after the first apply."
     )
+    pod: ServicePod = None
 
 
 class ClaimKeys(Keys):
@@ -151,6 +162,7 @@ class ArchiveKeys(Keys):
     schedule: Schedule = Field(
         "@daily", description="When the Job runs, as a schedule of cron.", examples=["0 3 * * *"]
     )
+    pod: ServicePod = None
 
 
 class DashboardKeys(Keys):
@@ -161,6 +173,7 @@ class DashboardKeys(Keys):
         None,
         description="Host name of an Ingress for the pages; without it, kubectl port-forward.",
     )
+    pod: ServicePod = None
 
 
 class ClusterFile(Keys):

@@ -64,7 +64,12 @@ def _values(file: ClusterFile, rendered: Objects) -> list[Object]:
         settings["HPQ_STORE"] = file.bucket
     found = [_change("ConfigMap", "hpq-settings", data=settings | file.settings)]
     if file.archive is not None:
-        found.append(_change("CronJob", "hpq-archive", spec={"schedule": file.archive.schedule}))
+        job = {"spec": {"template": {"spec": file.archive.pod or {}}}}
+        spec = {"schedule": file.archive.schedule, "jobTemplate": job}
+        found.append(_change("CronJob", "hpq-archive", spec=spec))
+    if file.dashboard is not None and file.dashboard.pod:
+        changes = {"template": {"spec": file.dashboard.pod}}
+        found.append(_change("Deployment", "hpq-dashboard", spec=changes))
     if file.dashboard is not None and file.dashboard.host:
         spec = rendered["Deployment", "hpq-dashboard"]["spec"]
         spec["template"]["spec"]["containers"][0]["args"].append(
@@ -113,6 +118,7 @@ def _redis_changes(redis: RedisKeys, found: Objects) -> list[Object]:
     cpu = {"cpu": redis.cpu_limit} if redis.cpu_limit else {}
     resources = {"requests": memory, "limits": memory | cpu}
     pod = {"containers": [{"name": "redis", "resources": resources}]}
+    pod = objects.merge(pod, redis.pod or {})
     claims = [objects.merge(claim, {"spec": spec})]
     changes = {"template": {"spec": pod}, "volumeClaimTemplates": claims}
     made = [_change("StatefulSet", "hpq-redis", spec=changes)]

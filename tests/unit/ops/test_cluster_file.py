@@ -376,3 +376,24 @@ def test_secrets_are_of_the_namespace_and_the_keys_of_the_file() -> None:
     assert {o["metadata"]["namespace"] for o in found.values()} == {"team"}
     of_keda = found["hpq-redis-autoscaler"]["stringData"]
     assert (of_keda["address"], of_keda["tls"]) == ("hpq-redis.team.svc:6379", "disable")
+
+
+def test_each_service_is_placed_by_its_pod_and_keeps_its_own_fields() -> None:
+    place = "pod: {nodeSelector: {pool: services}, tolerations: [{key: team, operator: Exists}]}"
+    services = f"dashboard: {{{place}}}\nstore: {{}}\narchive: {{{place}}}\n"
+    keys = f"redis: {{{place}, memory: 2Gi}}\n{services}"
+    objects = {(o["kind"], o["metadata"]["name"]): o for o in rendered(keys)}
+    plain = {
+        (o["kind"], o["metadata"]["name"]): o
+        for o in rendered("dashboard: {}\nstore: {}\narchive: {}\n")
+    }
+    for name in ("StatefulSet", "hpq-redis"), ("Deployment", "hpq-dashboard"):
+        spec = objects[name]["spec"]["template"]["spec"]
+        assert spec["nodeSelector"] == {"pool": "services"}
+        assert {"key": "team", "operator": "Exists"} in spec["tolerations"]
+        assert set(plain[name]["spec"]["template"]["spec"]) <= set(spec)
+    job = objects["CronJob", "hpq-archive"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert job["nodeSelector"] == {"pool": "services"} and job["containers"][0]["name"] == "archive"
+    (redis,) = objects["StatefulSet", "hpq-redis"]["spec"]["template"]["spec"]["containers"]
+    assert redis["resources"]["limits"]["memory"] == "2Gi"
+    assert "nodeSelector" not in objects["Deployment", "hpq-worker"]["spec"]["template"]["spec"]

@@ -16,7 +16,7 @@ import pytest
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import READINGS, USAGE, Failure, FailureKind, TrialState
 from hpq.store.wire.trial import encode_usage, encode_usage_curves
-from hpq_worker.attempt.outcome import with_peak
+from hpq_worker.attempt.outcome import at_memory_limit, with_peak
 from hpq_worker.health import usage as usage_module
 from hpq_worker.health.usage import TrialUsage, UsageReader
 from tests.support.constants import ROOT
@@ -170,25 +170,25 @@ def test_a_lack_of_memory_names_the_peak_and_the_size(
 
 
 def test_a_kill_at_the_limit_of_a_pod_is_a_lack_of_memory(monkeypatch, tmp_path: Path) -> None:
-    """The kernel may kill before a read has seen the memory."""
+    """Also if the kernel kills before a read has seen the memory."""
     monkeypatch.setattr(usage_module, "_CGROUP", tmp_path)
-    killed = Outcome(
-        state=TrialState.FAILED,
-        failure=Failure(kind=FailureKind.KILLED, message="killed by SIGKILL"),
-        usage={"rss_gb": 0.1},
-    )
     (tmp_path / "memory").mkdir()
-    for name in ("memory.events", "memory/memory.oom_control"):
+    for name in ("memory.events", "memory/memory.oom_control"):  # of the versions 2 and 1
         (tmp_path / name).write_text("low 0\noom 3\noom_kill 1\noom_group_kill 0\n")
         trial = TrialUsage()
-        found = with_peak(killed, lambda: 2.0, is_at_limit=trial.is_out_of_memory())
-        assert found == killed  # a person's SIGKILL
+        assert not trial.is_out_of_memory()
         (tmp_path / name).write_text("low 0\noom 3\noom_kill 2\noom_group_kill 0\n")
-        found = with_peak(killed, lambda: 2.0, is_at_limit=trial.is_out_of_memory())
-        assert found.failure is not None and found.failure.kind is FailureKind.OUT_OF_MEMORY
-        assert "its container's 2 GB" in found.failure.message
+        assert trial.is_out_of_memory()
         (tmp_path / name).unlink()
     assert usage_module.memory_kills() == 0
+    killed = Failure(kind=FailureKind.KILLED, message="rank 1: killed by SIGKILL")
+    failed = Outcome(state=TrialState.FAILED, failure=killed)
+    found = with_peak(at_memory_limit(failed, lambda: True, lambda: 2.0), lambda: 2.0).failure
+    assert found is not None and found.kind is FailureKind.OUT_OF_MEMORY
+    assert "its container, 2 GB" in found.message
+    other = replace(failed, failure=replace(killed, message="exit status 1"))
+    assert at_memory_limit(other, lambda: True, lambda: 2.0) == other
+    assert at_memory_limit(failed, lambda: False, lambda: 2.0) == failed
 
 
 def test_torchs_own_account_of_a_full_gpu_counts_and_is_left_to_the_log() -> None:

@@ -25,6 +25,7 @@ from hpq.store.wire.fields import dumps_in_order
 from hpq_worker.attempt.halt import Halting
 from hpq_worker.attempt.outcome import (
     Result,
+    at_memory_limit,
     outcome_of,
     too_late_words,
     unread_words,
@@ -334,8 +335,8 @@ class Execution:
         outcome = outcome_of(end, self._sweep, self._reports)
         if outcome:
             outcome = replace(outcome, ran_ms=ran_ms, usage=usage)
-            is_at_limit = self._usage.is_out_of_memory()
-            outcome = with_peak(outcome, host_memory_gb, is_at_limit=is_at_limit)
+            outcome = at_memory_limit(outcome, self._usage.is_out_of_memory, host_memory_gb)
+            outcome = with_peak(outcome, host_memory_gb)
         failure = outcome.failure if outcome else None
         is_clean = failure is None or not ruins_process(failure)
         return Result(

@@ -25,6 +25,7 @@ from hpq_worker.runner.stall import LEAST_S, USUAL
 _AGAIN = ", then `hpq run FILE --reuse` or `hpq enqueue FILE --reuse`, which reuses the results"
 _SHOWN = 60  # characters of a printed line
 _LONGEST = 400  # characters of a message that is continued
+_KILLED = "killed by SIGKILL"
 _OF_A_GPU = re.compile(r"CUDA|GPU|cu[A-Z]|NCCL|HIP")
 # torch's account of the GPU's memory after "Tried to allocate 2.00 GiB"; the log keeps all of it.
 _ACCOUNT = re.compile(r"\. GPU \d+ has a total capacity of .*")
@@ -166,25 +167,32 @@ def idle_words(sweep: RunnableSweep) -> str:
     return f"GPU use stayed below {sweep.idle_below:g} % for {sweep.idle_s:g} s"
 
 
-def with_peak(
-    outcome: Outcome, host_memory_gb: Callable[[], float], *, is_at_limit: bool = False
+def at_memory_limit(
+    outcome: Outcome, is_out_of_memory: Callable[[], bool], limit_gb: Callable[[], float]
 ) -> Outcome:
+    """Name the limit of the container if the kernel killed the trial for it, not somebody."""
+    failure = outcome.failure
+    if failure is None or not failure.message.endswith(_KILLED) or not is_out_of_memory():
+        return outcome
+    message = f"{failure.message} at the memory limit of its container, {short(limit_gb())} GB"
+    failure = replace(failure, kind=FailureKind.OUT_OF_MEMORY, message=message)
+    return replace(outcome, failure=failure)
+
+
+def with_peak(outcome: Outcome, host_memory_gb: Callable[[], float]) -> Outcome:
     """Add the trial's peak and the size of the memory to a failure by lack of memory.
 
     Linux kills with SIGKILL for lack of memory; so may people, if the trial used little.
-    `is_at_limit`: the kernel killed a process at the limit of this container, such as a pod's.
     """
     failure, usage = outcome.failure, outcome.usage
     if failure is None or "rss_gb" not in usage:
         return outcome
-    is_killed = failure.message.endswith("killed by SIGKILL")
-    if is_killed and is_at_limit:
-        failure = replace(failure, kind=FailureKind.OUT_OF_MEMORY)
+    is_killed = failure.message.endswith(_KILLED)
     if failure.kind is not FailureKind.OUT_OF_MEMORY and not is_killed:
         return outcome
     used = usage["rss_gb"]
     size = host_memory_gb()
-    of = "its container's" if is_at_limit else "this machine's"
+    of = "this machine's"
     if not is_killed and _OF_A_GPU.search(failure.message):
         if "gpu.size_gb" not in usage:
             return outcome
@@ -192,7 +200,7 @@ def with_peak(
         used = max(usage["gpu.memory_gb"], float(in_use[1]) if in_use else 0.0)
         usage = {**usage, "gpu.memory_gb": used}
         size, of = usage["gpu.size_gb"], "its GPU's"
-    elif is_killed and not is_at_limit and used < size / 2:
+    elif is_killed and used < size / 2:
         return outcome
     peak = f"the trial was seen to use {short(used)} of {of} {short(size)} GB"
     message = f"{_ACCOUNT.sub('', failure.message)[:_LONGEST]}; {peak}"
