@@ -37,9 +37,10 @@ def sweep(
     steps: int = STEPS,
     states: Sequence[TrialState] = (),
     metric: str = "val/acc",
+    sid: str = "first-00000",
 ) -> SweepData:
     """Return a sweep of six trials with 20 values each, and other metrics of its steps."""
-    data = made(sets, metric=metric, states=states or [TrialState.FINISHED] * len(sets))
+    data = made(sets, sid=sid, metric=metric, states=states or [TrialState.FINISHED] * len(sets))
 
     def of(f: Callable[[int, float], float]) -> dict[int, Curve]:
         return {n: [(float(k), f(n, k)) for k in range(1, steps + 1)] for n in data.curves}
@@ -55,9 +56,9 @@ def show(tab: Callable[..., Tab], tmp_path: Path) -> Callable[..., Tab]:
     """Return a function that writes the page of a sweep and opens it."""
     from hpq_views.page.render import sweep_page  # noqa: PLC0415
 
-    def write(data: SweepData, at: str = "", **more: Any) -> Tab:
+    def write(*data: SweepData, at: str = "", **more: Any) -> Tab:
         file = tmp_path / "page.html"
-        file.write_text(sweep_page([data]), "utf-8")
+        file.write_text(sweep_page(data), "utf-8")
         return tab(**more).open(f"file://{file}{at}")
 
     return write
@@ -294,6 +295,36 @@ def test_a_link_shows_another_browser_the_same_view(show) -> None:
     pictures = [one.page.locator("#curves").screenshot() for one in (shown, again)]
     assert pictures[0] == pictures[1]
     assert Panel(again).read(0.0)[0] == "step 5"
+
+
+def test_chosen_trials_of_any_sweeps_are_drawn_over_each_other(show) -> None:
+    sweeps = sweep(), sweep(sid="second-00000", value=lambda n, step: -level(n, step))
+    shown = show(*sweeps)
+    for row in ("#first-00000/3", "#second-00000/5"):
+        shown.page.evaluate("row => { location.hash = row }", row)
+        shown.until("!document.querySelector('#trial').hidden")
+        shown.until(f"location.hash.startsWith('{row}')")
+        shown.page.click("#trial [data-key=overlay]")
+    drawn = (
+        "document.querySelector('#overlay-plot').chart.shown.lines"
+        ".map(line => [line.name, line.y.at(-1)])"
+    )
+    wanted = {
+        "first-00000/3": pytest.approx(level(3, STEPS), abs=1e-4),
+        "second-00000/5": pytest.approx(-level(5, STEPS), abs=1e-4),
+    }
+    assert dict(shown.page.evaluate(drawn)) == wanted
+    again = show(*sweeps, at=shown.page.evaluate("location.hash"))
+    assert dict(again.page.evaluate(drawn)) == wanted
+    for left in (1, 0):
+        again.page.locator("#overlay-legend button").first.click()
+        assert again.count("#overlay-legend button") == left
+    assert "median" in again.text("#overlay-n") and "trials=" not in hash_of(again)
+    alone = show(sweeps[0], at="#first-00000/3")
+    assert not alone.page.is_visible("#overlay")
+    alone.page.click("#trial [data-key=overlay]")
+    assert "1 chosen trial" in alone.text("#overlay-n")
+    assert shown.messages == again.messages == alone.messages == []
 
 
 @pytest.mark.parametrize(("is_over", "order"), [(True, [".winner", "#curves"]),

@@ -97,6 +97,21 @@ def test_what_the_terminal_refuses_the_page_refuses_in_the_same_words(
     assert not shown.page.is_visible("#where-error")
 
 
+def test_a_link_keeps_the_expression_and_the_columns(
+    serve, trials, tab: Callable[..., Tab]
+) -> None:
+    served: Served = serve()
+    shown = served.show(tab(), f"/sweep/{SID}")
+    type_where(shown, "loss < 0.25 and acc > 0")
+    shown.page.click("#picks summary")
+    shown.page.check("#picks [value=loss]")
+    shown.until(f"{NUMBERS} === '2 3'")
+    again = served.show(tab(), f"/sweep/{SID}{shown.page.evaluate('location.hash')}")
+    again.until(f"{NUMBERS} === '2 3'")
+    assert again.page.input_value("#where") == "loss < 0.25 and acc > 0"
+    assert "loss" in again.text("#table thead") and again.messages == []
+
+
 def test_a_metric_that_is_picked_is_a_column_that_sorts_and_follows(
     serve, trials, run, tab: Callable[..., Tab]
 ) -> None:

@@ -1,6 +1,8 @@
 // The state of a view in the URL's fragment: #SWEEP/TRIAL?x=loss&by=p:lr
 const address = {
-  kept: [], // { key, get, set }: text of what differs from the default, or nothing
+  // { key, get, set, isOfAll }: text of what differs from the default, or nothing; what belongs to
+  // all sweeps of the page stays when a link names another one
+  kept: [],
   write() {
     const { d } = S,
       trial = S.sel < 0 ? '' : `/${d.trials.n[S.sel]}`,
@@ -17,7 +19,9 @@ const address = {
     return { sid, n: +n, words };
   },
   take(words) {
-    for (const { key, set } of address.kept) set(words.get(key) ?? '');
+    for (const { key, set, isOfAll } of address.kept)
+      if (words.size || !isOfAll) set(words.get(key) ?? '');
+    if (!words.size && address.kept.some(({ get, isOfAll }) => isOfAll && get())) address.write();
   },
 };
 // Words of a list: a space parts them, so that a space inside one is written as `~s`.

@@ -1,50 +1,94 @@
-// Several sweeps over each other: a metric by step, and the best result so far.
+// Several sweeps over each other: a metric by step, and the best result so far; or chosen trials.
 const overlay = {
   metric: null, // as chosen
+  trials: [], // as chosen: SWEEP/NUMBER, of any sweep of the page
   reset() {
     overlay.isDrawn = false;
   },
   draw() {
-    const box = $('#overlay-plot');
-    if (!box || overlay.isDrawn || !box.clientWidth) return;
-    const names = [...new Set(S.all.flatMap((d) => d.metrics))],
-      common = names.find((one) => S.all.every((d) => d.metrics.includes(one))),
+    if (overlay.isDrawn) return;
+    const chosen = overlay.chosen(),
+      sweeps = chosen.length ? [...new Set(chosen.map(({ d }) => d))] : S.all,
+      names = [...new Set(sweeps.flatMap((d) => d.metrics))],
+      common = names.find((one) => sweeps.every((d) => d.metrics.includes(one))),
       name = names.includes(overlay.metric) ? overlay.metric : (common ?? names[0]);
-    $('#overlay').hidden = !names.length;
-    if (!names.length) return;
+    $('#overlay').hidden = !names.length || (S.all.length < 2 && !chosen.length);
+    if ($('#overlay').hidden) return;
     fillMenu($('#overlay-metric'), names, name);
     overlay.charts ??= ['#overlay-plot', '#overlay-best'].map((id) => new LineChart($(id)));
     const [curve, best] = overlay.charts,
-      found = S.all.map((d, k) => overlay.of(d, name, HUES[k % HUES.length])),
-      isLog = S.all.some((d) => d.sets.get(name)?.c?.log),
-      ranked = S.all.filter((d) => d.metric === name && d.order.length);
+      hue = (k) => HUES[k % HUES.length],
+      found = chosen.length
+        ? chosen.map((one, k) => overlay.trial(one, name, hue(k)))
+        : S.all.map((d, k) => overlay.of(d, name, hue(k))),
+      isLog = sweeps.some((d) => d.sets.get(name)?.c?.log),
+      ranked = chosen.length ? [] : S.all.filter((d) => d.metric === name && d.order.length),
+      none = found.filter((one) => !one.all).length;
     $('#overlay-legend').replaceChildren(
-      ...S.all.map((d, k) => {
+      ...(chosen.length ? overlay.trials : S.all.map((d) => d.id)).map((text, k) => {
         const mark = el('i', '■'),
           part = el('span');
-        mark.style.color = HUES[k % HUES.length];
-        part.append(mark, ` ${d.id}`);
+        mark.style.color = hue(k);
+        part.append(mark, ` ${text} `);
+        if (chosen.length) {
+          const button = el('button', '×', { ariaLabel: `Remove ${text} from the overlay` });
+          button.onclick = () => overlay.toggle(text);
+          part.append(button);
+        }
         return part;
       }),
     );
-    title(
-      'overlay',
-      `${name}, ${found.map((one) => count(one.all)).join(' and ')} trials, ` +
-        'without pruned and failed ones; median, band of 80%, dotted: the best trial',
-    );
-    overlay.show(curve, found.flatMap((one) => one.lines), {
+    let cut = overlay.show(curve, found.flatMap((one) => one.lines), {
       bands: found.flatMap((one) => one.bands),
       x: { name: 'step', low: 0 },
       y: { name, log: isLog },
     });
     best.box.hidden = !ranked.length;
     if (ranked.length)
-      overlay.show(
+      cut += overlay.show(
         best,
-        ranked.map((d) => overlay.bestOf(d, HUES[S.all.indexOf(d) % HUES.length])),
+        ranked.map((d) => overlay.bestOf(d, hue(S.all.indexOf(d)))),
         { x: { name: 'results' }, y: { name: `best ${name} so far`, log: isLog } },
       );
+    title(
+      'overlay',
+      (chosen.length
+        ? `${name} of ${chosen.length} chosen ${chosen.length === 1 ? 'trial' : 'trials'}` +
+          (none ? `; ${none} without a curve here` : '')
+        : `${name}, ${found.map((one) => count(one.all)).join(' and ')} trials, ` +
+          'without pruned and failed ones; median, band of 80%, dotted: the best trial') +
+        (cut ? `; ${count(cut)} ${cut === 1 ? 'value' : 'values'} beyond the axes` : ''),
+    );
     overlay.isDrawn = true;
+  },
+  chosen() {
+    // the trials that the page has
+    const found = overlay.trials.map((text) => {
+      const [sid, n] = text.split('/'),
+        d = S.all.find((one) => one.id === sid);
+      return { text, d, n: +n };
+    });
+    const known = found.filter(({ d, n }) => d?.at_of.has(n));
+    overlay.trials = known.map(({ text }) => text);
+    return known;
+  },
+  toggle(text) {
+    const isChosen = overlay.trials.includes(text),
+      others = overlay.trials.filter((one) => one !== text);
+    overlay.trials = isChosen ? others : [...others, text];
+    overlay.reset();
+    overlay.draw();
+    panel.mark();
+    address.write();
+  },
+  trial({ d, n, text }, name, hue) {
+    if (d.metrics.includes(name)) load(d, name);
+    const curve = d.sets.get(name)?.curve.get(n);
+    return {
+      all: curve ? 1 : 0,
+      lines: curve ? [{ ...curve, color: hue, width: 2, name: text }] : [],
+      bands: [],
+    };
   },
   show(chart, lines, more) {
     // with the zoom that was chosen
@@ -52,7 +96,7 @@ const overlay = {
       chart.view = view ?? {};
       overlay.show(chart, lines, more);
     };
-    chart.draw({ lines, ...more, view: chart.view, height: 280 });
+    return chart.draw({ lines, ...more, view: chart.view, height: 280 });
   },
   of(d, name, hue) {
     // the median of a sweep's curves, and the curve of its best trial
@@ -92,10 +136,31 @@ const overlay = {
     return { x, y, color: hue, width: 2.4, isStep: true, name: d.id };
   },
 };
-$('#overlay-metric')?.addEventListener('change', ({ target }) => {
+$('#overlay-metric').addEventListener('change', ({ target }) => {
   overlay.metric = target.value;
   for (const chart of overlay.charts) chart.view = {};
   overlay.reset();
   overlay.draw();
+  address.write();
 });
+address.kept.push(
+  {
+    key: 'trials',
+    isOfAll: true,
+    get: () => wordsOf(overlay.trials),
+    set: (text) => {
+      overlay.trials = listOf(text);
+      overlay.reset();
+    },
+  },
+  {
+    key: 'over',
+    isOfAll: true,
+    get: () => overlay.metric,
+    set: (text) => {
+      overlay.metric = text || null;
+      overlay.reset();
+    },
+  },
+);
 S.blocks.push(overlay);

@@ -304,7 +304,13 @@ const panel = {
       list = el('dl', '', { className: 'pairs' }),
       now = el('div');
     const best = d.front ? d.at_of.get(rival(i)) : d.order[0];
-    tools.append(el('button', 'Close'));
+    const text = `${d.id}/${t.n[i]}`,
+      isOver = overlay.trials.includes(text),
+      over = el('button', isOver ? 'Out of the overlay' : 'Overlay', {
+        title: 'Draw the curves of chosen trials over each other',
+      });
+    over.dataset.key = 'overlay';
+    tools.append(over, el('button', 'Close'));
     const rows = [
       ['state', d.states[t.state[i]]],
       ...d.measured.map((one, k) => [one.name, num(d.front ? t.all[i][k] : t.y[i], 6)]),
@@ -391,15 +397,41 @@ $('#unchoose')?.addEventListener('click', () => {
 for (const kind of ['change', 'search'])
   $('#where')?.addEventListener(kind, ({ target }) => {
     asked.where = target.value.trim();
+    address.write();
     asked.ask();
   });
 $('#picks').addEventListener('change', ({ target }) => {
   asked.metrics[target.checked ? 'add' : 'delete'](target.value);
   target.toggleAttribute('checked', target.checked);
+  address.write();
   asked.ask();
   table.draw();
 });
-$('#trial').addEventListener('click', ({ target }) => target.matches('button') && select(S.sel));
+address.kept.push(
+  {
+    key: 'where',
+    isOfAll: true,
+    get: () => asked.where,
+    set: (text) => {
+      const box = $('#where');
+      asked.where = box ? text : ''; // a file has no expression
+      if (box) box.value = text;
+    },
+  },
+  {
+    key: 'columns',
+    isOfAll: true,
+    get: () => wordsOf([...asked.metrics]),
+    set: (text) => {
+      asked.metrics = new Set(listOf(text));
+    },
+  },
+);
+$('#trial').addEventListener('click', ({ target }) => {
+  if (!target.matches('button')) return;
+  if (target.dataset.key) overlay.toggle(`${S.d.id}/${S.d.trials.n[S.sel]}`);
+  else select(S.sel);
+});
 S.blocks.push(failures, table, panel, listed);
 
 for (const button of $$('[data-page]'))
