@@ -57,6 +57,8 @@ def test_a_module_that_the_stand_in_lacks_names_the_stand_in(wandb: ModuleType, 
 @pytest.mark.parametrize(
     ("module", "names"),
     [
+        ("agents", "agent"),
+        ("agents.pyagent", "agent"),
         ("apis", "Api public"),
         ("apis.public", "Api Run Sweep"),
         ("apis.public.runs", "Run"),
@@ -69,6 +71,7 @@ def test_a_module_that_the_stand_in_lacks_names_the_stand_in(wandb: ModuleType, 
         ("sdk.lib.disabled", "RunDisabled SummaryDisabled"),
         ("sdk.lib.runid", "generate_fast_id generate_id"),
         ("sdk.wandb_init", "init"),
+        ("sdk.wandb_sweep", "sweep"),
         ("util", "generate_id"),
     ],
 )

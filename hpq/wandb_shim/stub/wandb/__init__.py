@@ -60,6 +60,7 @@ __version__ = "0.31.0+hpq"
 # W&B's modules without a file here: `import wandb.NAME` gives the module on the right, which has
 # what scripts and libraries import from it. A class keeps one home, so pickles of it load anywhere.
 _ALIASES = {
+    "agents": "_api",
     "apis": "sdk",
     "apis.public": "_public_api",
     "catboost": "integration.catboost",
@@ -82,18 +83,20 @@ _ALIASES = {
     "sdk.wandb_helper": "sdk",
     "sdk.wandb_init": "_api",
     "sdk.wandb_login": "_api",
+    "sdk.wandb_sweep": "_api",
     "sdk.wandb_run": "_run",
     "sdk.wandb_settings": "_config",
     "sdk.wandb_summary": "_summary",
     "sklearn": "integration.sklearn",
     "tensorboard": "integration.tensorboard",
     "util": "sdk",
+    "wandb_agent": "_api",
     "wandb_run": "_run",
     "wandb_sdk": "sdk",
     "xgboost": "integration.xgboost",
 }
 # Modules whose submodules have the same home: `wandb.sdk.data_types.image` is `_media`.
-_WITH_PARTS = ("apis.public", "sdk.data_types")
+_WITH_PARTS = ("agents", "apis.public", "sdk.data_types")
 
 
 class _AliasImporter(importlib.abc.MetaPathFinder, importlib.abc.Loader):
