@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hpq.code.signing import fingerprint
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from hpq.kubernetes.api import KubernetesApi
-from hpq.kubernetes.objects import pod_of, refusal
+from hpq.kubernetes.objects import NODE_LOST, Pod, pod_of, refusal
 from hpq.kubernetes.pods import ClusterStatus, autoscalers, read_cluster, warning_events
 from hpq.kubernetes.redis_access import (
     SERVICE,
@@ -77,12 +77,7 @@ def _redis(api: KubernetesApi) -> Iterator[Finding]:
     for raw in raws:
         pod = pod_of(raw, warning_events(api, raw["metadata"]["name"]))
         if not pod.is_ready:
-            yield wrong(
-                "redis-pod-not-ready",
-                f"pod {pod.name} is not ready: {pod.reason or pod.phase}",
-                f"{kubectl} describe pod {pod.name}; if the manifests have changed since it"
-                f" started: {kubectl} delete pod {pod.name}",
-            )
+            yield _unready_redis(pod, kubectl)
     for claim in claims:
         name, phase = claim["metadata"]["name"], claim["status"].get("phase")
         if not name.startswith(("hpq-", f"data-{SERVICE}-")):
@@ -102,6 +97,18 @@ def _redis(api: KubernetesApi) -> Iterator[Finding]:
                     " apply with that storage_class"
                 )
             yield wrong("volume-unbound", f"PersistentVolumeClaim {name} is {phase}{why}", remedy)
+
+
+def _unready_redis(pod: Pod, kubectl: str) -> Finding:
+    node = f" on node {pod.node}" if pod.node else ""
+    remedy = f"{kubectl} describe pod {pod.name}"
+    if pod.reason == NODE_LOST:
+        remedy += "; its volume may bind it to this node: bring the node back"
+    else:
+        remedy += "; if the manifests have changed since it started:"
+        remedy += f" {kubectl} delete pod {pod.name}"
+    what = f"pod {pod.name}{node} is not ready: {pod.reason or pod.phase}"
+    return wrong("redis-pod-not-ready", what, remedy)
 
 
 def _last_warning(api: KubernetesApi, name: str, reason: str) -> str:
