@@ -131,6 +131,40 @@ def test_a_metric_that_is_picked_is_a_column_that_sorts_and_follows(
     assert shown.messages == []
 
 
+def test_a_link_shows_the_same_table_in_another_browser(
+    serve, trials, run, tab: Callable[..., Tab]
+) -> None:
+    run(0.95, 0.25, name="last")  # still runs
+    served: Served = serve()
+    shown = served.show(tab(), f"/sweep/{SID}")
+    type_where(shown, "loss < 0.35 and name != 'what? & 50%'")
+    shown.until("document.querySelectorAll('#table tbody tr').length === 4")
+    shown.page.click("#picks summary")
+    shown.page.check("#picks [value=loss]")
+    shown.page.click("#table th:has-text('loss') button")
+    shown.page.click("#table th:has-text('loss') button")
+    for n in (2, 5):
+        shown.page.check(f"#table [data-n='{n}'] input")
+    shown.until(f"{NUMBERS} === '4 5 3 2'")
+    path = shown.page.url.removeprefix(served.url)
+
+    again = served.show(tab(), path)
+    again.until(f"{NUMBERS} === '4 5 3 2'")
+    assert again.page.input_value("#where") == shown.page.input_value("#where")
+    assert again.page.is_checked("#picks [value=loss]")
+    assert again.text("#table thead") == shown.text("#table thead")
+    assert again.text("#chosen-n") == "2 trials chosen"
+    assert again.text("#chosen code") == f"hpq cancel {SID} 5"
+    assert again.page.url == shown.page.url
+    again.page.click("#unchoose")
+    type_where(again, "")
+    again.page.click("#picks summary")
+    again.page.uncheck("#picks [value=loss]")
+    again.page.click("#table th:has-text('acc') button")
+    assert again.page.url == f"{served.url}/sweep/{SID}#{SID}"
+    assert again.messages == shown.messages == []
+
+
 def test_a_report_has_metrics_to_pick_and_no_filter(
     tab: Callable[..., Tab], tmp_path: Path
 ) -> None:

@@ -180,7 +180,7 @@ const table = {
         .map((name) => ({ id: `m${name}`, name, value: (i) => lastOf(d, name, i) })),
       ...d.axes
         .slice(0, WIDE)
-        .map((a, k) => ({ id: 'p' + k, name: a.name, value: (i) => a.values[i] ?? '' })),
+        .map((a) => ({ id: `p:${a.name}`, name: a.name, value: (i) => a.values[i] ?? '' })),
       { id: 'step', name: 'step', value: (i) => t.step[i] || '' },
       {
         id: 'took',
@@ -210,6 +210,7 @@ const table = {
         : best * compare(v, w) || a - b;
     });
   },
+  first: () => (S.d.front || S.d.trials.ok ? 'rank' : S.d.metric ? 'y' : 'n'), // sorts at first
   isFalling: ({ max = false }) => max !== table.isDown,
   draw() {
     asked.ask();
@@ -287,8 +288,7 @@ const table = {
     for (const row of $$('#table tbody tr')) row.ariaCurrent = String(+row.dataset.n === n);
   },
   reset() {
-    const sort = S.d.front || S.d.trials.ok ? 'rank' : S.d.metric ? 'y' : 'n';
-    Object.assign(table, { sort, isDown: false, page: 0 });
+    Object.assign(table, { sort: table.first(), isDown: false, page: 0 });
   },
 };
 const panel = {
@@ -383,16 +383,19 @@ $('#table thead').addEventListener('click', ({ target }) => {
   table.sort = id;
   table.page = 0;
   table.draw();
+  address.write();
 });
 $('#table').addEventListener('change', ({ target }) => {
   if (!target.matches('th input, td input')) return;
   const row = target.closest('tbody tr'),
     rows = row ? [S.d.at_of.get(+row.dataset.n)] : choice.rows();
   choice.toggle(rows, target.checked);
+  address.write();
 });
 $('#unchoose')?.addEventListener('click', () => {
   S.d.chosen.clear();
   choice.draw();
+  address.write();
 });
 for (const kind of ['change', 'search'])
   $('#where')?.addEventListener(kind, ({ target }) => {
@@ -424,6 +427,22 @@ address.kept.push(
     get: () => wordsOf([...asked.metrics]),
     set: (text) => {
       asked.metrics = new Set(listOf(text));
+    },
+  },
+  {
+    key: 'sort', // after a - the other way
+    get: () =>
+      table.isDown ? `-${table.sort}` : table.sort === table.first() ? '' : table.sort,
+    set: (text) => {
+      table.isDown = text.startsWith('-');
+      table.sort = text.replace(/^-/, '') || table.first();
+    },
+  },
+  {
+    key: 'chosen',
+    get: () => [...choice.of(S.d)].join(' '),
+    set: (text) => {
+      S.d.chosen = new Set(listOf(text).map(Number).slice(0, MOST_CHOSEN));
     },
   },
 );
