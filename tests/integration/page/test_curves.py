@@ -136,6 +136,22 @@ def test_a_drag_zooms_shift_pans_and_a_double_click_shows_all(show) -> None:
     assert not shown.page.is_visible("#trial"), "no drag selects a trial"
 
 
+def test_a_drag_goes_on_when_new_values_are_drawn_meanwhile(show) -> None:
+    shown = show(sweep())
+    panel = Panel(shown)
+    panel.mouse.move(*panel.place(0.25, 0.5))
+    panel.mouse.down()
+    panel.mouse.move(*panel.place(0.5, 0.5), steps=3)
+    shown.page.evaluate(
+        "() => { const { chart } = document.querySelector('[data-panel] .lines');"
+        " chart.draw({ ...chart.shown }) }"
+    )
+    panel.mouse.move(*panel.place(0.75, 0.5), steps=3)
+    panel.mouse.up()
+    assert panel.read(0.0)[0] == "step 5" and panel.read(1.0)[0] == "step 15"
+    assert shown.messages == []
+
+
 def test_a_click_on_a_line_selects_its_trial(show) -> None:
     shown = show(sweep(value=lambda n, step: float(n)))
     panel = Panel(shown)

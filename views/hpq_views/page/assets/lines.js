@@ -10,6 +10,7 @@ const HUES = [
   '#8c8c8c',
 ];
 const LISTED = 8, // lines whose values the cursor shows
+  SAMPLED = 50_000, // values that decide on what is far
   FAR = 3; // as axis_of of text/charts.py
 
 function placeOf(xs, x) {
@@ -62,18 +63,28 @@ function fitted(lines, log, within = null) {
       if (log && y[k] <= 0) missing += 1;
       else found.push(to(y[k]));
     }
-  found.sort((a, b) => a - b);
-  const outer = Math.max(1, Math.floor(found.length / 10)),
-    middle = found.length < 5 ? 0 : found.at(-1 - outer) - found[outer],
-    kept = middle
-      ? found.filter((v) => v >= found[outer] - FAR * middle && v <= found.at(-1 - outer) + FAR * middle)
-      : found;
-  const [low, high] = kept.length ? [kept[0], kept.at(-1)] : [0, 1],
-    room = 0.04 * (high - low) || 0.1 * Math.abs(high) || 0.5,
+  const every = Math.ceil(found.length / SAMPLED),
+    sorted = found.filter((_, k) => k % every === 0).sort((a, b) => a - b),
+    outer = Math.max(1, Math.floor(sorted.length / 10)),
+    middle = sorted.length < 5 ? 0 : sorted.at(-1 - outer) - sorted[outer],
+    [least, most] = middle
+      ? [sorted[outer] - FAR * middle, sorted.at(-1 - outer) + FAR * middle]
+      : [-Infinity, Infinity];
+  let low = Infinity,
+    high = -Infinity,
+    kept = 0;
+  for (const v of found)
+    if (v >= least && v <= most) {
+      low = Math.min(low, v);
+      high = Math.max(high, v);
+      kept += 1;
+    }
+  if (!kept) [low, high] = [0, 1];
+  const room = 0.04 * (high - low) || 0.1 * Math.abs(high) || 0.5,
     ends = [low - room, high + room];
   return {
     range: log ? ends.map((v) => 10 ** v) : ends,
-    cut: found.length - kept.length + missing,
+    cut: found.length - kept + missing,
   };
 }
 
@@ -134,6 +145,8 @@ class LineChart {
   // `x` and `y` have a name; `view` has the ranges that a zoom chose.
   draw(shown) {
     this.shown = shown;
+    this.isLate = this.isPressed; // a new plot would end the drag: its end draws
+    if (this.isLate) return this.cut;
     const { lines, bands = [], x, y, view = {}, height = 230 } = shown,
       width = this.box.clientWidth;
     if (!width || !window.uPlot) return 0;
@@ -156,6 +169,7 @@ class LineChart {
     this.plot.over.addEventListener('click', (event) => this.pick(event));
     this.ranges = { x: across, y: up };
     if (old) this.plot.setCursor(old);
+    this.cut = fit.cut;
     return fit.cut;
   }
 
@@ -209,6 +223,7 @@ class LineChart {
         drag: { setScale: false, x: true, y: true, uni: 24, dist: 4 },
         bind: {
           mousedown: (u, _, begin) => (event) => {
+            this.press();
             if (event.shiftKey) return this.pan(event);
             this.from = [event.clientX, event.clientY];
             begin(event);
@@ -221,6 +236,15 @@ class LineChart {
         setCursor: [(u) => this.point(u)],
       },
     };
+  }
+
+  press() {
+    this.isPressed = true;
+    const release = () => {
+      this.isPressed = false;
+      setTimeout(() => this.isLate && this.draw(this.shown));
+    };
+    addEventListener('mouseup', release, { capture: true, once: true });
   }
 
   zoom(u) {
