@@ -104,6 +104,12 @@ expect 5 hpq wait "$fourth" --timeout 3
 hpq manifests -f cluster.yaml | kubectl apply -f -
 kube rollout status deployment/hpq-worker --timeout 300s
 hpq wait "$fourth"
+kube patch networkpolicy hpq-worker-to-redis -p '{"spec": {"egress": []}}'
+kube delete pod -l app.kubernetes.io/name=hpq-worker
+for _ in $(seq 60); do hpq workers 2>&1 | grep 'redis-away' && break; sleep 2; done
+hpq workers 2>&1 | grep 'redis-away'
+hpq manifests -f cluster.yaml | kubectl apply -f -
+kube rollout status deployment/hpq-worker --timeout 300s
 hpq archive "$fourth" fourth.hpq
 hpq rm "$fourth" --yes
 hpq archive --restore fourth.hpq
