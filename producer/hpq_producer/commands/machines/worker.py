@@ -89,8 +89,6 @@ def start(
     settings = read(env)
     if not settings.in_pod:
         _describe(settings, place)
-        if settings.log_format != "json" and (line := on_cpu(env)):
-            print_message(line)
     os.execve(sys.executable, words, env)
 
 
@@ -149,6 +147,8 @@ def _describe(settings: Settings, place: str) -> None:
     print_message(
         f"connected to {place}, prefix {settings.prefix}, queue {settings.queue}: {count} {wait}"
     )
+    if line := on_cpu(os.environ):
+        print_message(line)
     for one in waiting[:_LISTED]:
         counts, left = one.counts, "trials"
         if not counts.is_open_ended:
