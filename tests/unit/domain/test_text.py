@@ -76,6 +76,14 @@ def test_numbers_are_short(value: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "shown"),
+    [(8621.3, "8621"), (0.918, "0.9180"), (9000.0, "9000"), (9999.7, "1e4"), (12e6, "1.2e7")],
+)
+def test_values_of_metrics_have_four_digits_and_no_bare_point(value: float, shown: str) -> None:
+    assert (measure(value), measure(-value)) == (shown, f"-{shown}")
+
+
+@pytest.mark.parametrize(
     ("value", "shown"), [(0.94261, "0.9426"), (1.2e-05, "1.2e-5"), (1200.0, "1200"), (0.5, "0.5")]
 )
 def test_numbers_read_as_people_write_them(value: float, shown: str) -> None:

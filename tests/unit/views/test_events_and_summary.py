@@ -203,6 +203,49 @@ def test_failures_are_counted_by_kind_with_an_example() -> None:
     assert lines[-1] == "out of memory: 2 trials  demo-00000/3: CUDA out of memory"
 
 
+RUN = {"attempt": 1, "claimed_ms": 1_000, "ran_ms": 13_000}
+
+
+@pytest.mark.parametrize("kind", FailureKind)
+@pytest.mark.parametrize(
+    ("failing", "others", "common"),
+    [
+        ({"boosting": "rf"}, {"boosting": "gbdt"}, "all 6 have boosting=rf"),
+        ({"boosting": None}, {"boosting": "gbdt"}, "all 6 have boosting=null"),
+        ({"boosting": "gbdt"}, {"boosting": "gbdt"}, ""),
+        ({"boosting": "rf"}, None, ""),
+    ],
+)
+def test_what_failed_trials_have_in_common_is_named_for_each_kind(
+    kind: FailureKind, failing: dict[str, Json], others: dict[str, Json] | None, common: str
+) -> None:
+    sweep = replace(SWEEP, varying=("boosting", "lr"))
+    failure = Failure(kind=kind, message="m")
+    failed = [
+        trial_view(
+            n, params={**failing, "lr": n % 3}, failure=failure, state=TrialState.FAILED, **RUN
+        )
+        for n in range(1, 7)
+    ]
+    done = [
+        trial_view(n, params={**(others or {}), "lr": n % 3}, objective=0.5, **RUN)
+        for n in (range(7, 30) if others else ())
+    ]
+    (found,) = SweepSummary(sweep).add([*failed, *done]).failures
+    assert found.count == 6 and list(found.common) == ([common] if common else [])
+
+
+def test_failed_trials_at_one_end_of_a_range_have_that_in_common() -> None:
+    failure = Failure(kind=FailureKind.OUT_OF_MEMORY, message="m")
+    failed = [
+        _trial(n, 0.5 + n / 100, None, failure=failure, state=TrialState.FAILED)
+        for n in range(1, 7)
+    ]
+    done = [_trial(n, n / 50, 0.5) for n in range(7, 27)]
+    (found,) = SweepSummary(SWEEP).add([*failed, *done]).failures
+    assert list(found.common) == ["all 6 have lr >= 0.51, as 1 of 20 trials with a result"]
+
+
 def test_a_trial_that_finished_without_the_metric_is_counted_too() -> None:
     failure = Failure(kind=FailureKind.UNREPORTED, message="'acc' was never reported")
     finished = [_trial(3, 0.1, None, failure=failure)]

@@ -16,6 +16,7 @@ from typing import Any
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import OTHER_CODE, FailureKind, Json, TrialState, TrialView, flatten
 from hpq.notice import plural
+from hpq_views.analysis.failures import FailureGroup
 from hpq_views.analysis.importance import Importance, importance_of
 from hpq_views.text.text import clean, number, value
 
@@ -48,16 +49,6 @@ class Effect:
         """The difference between the best and the worst median, which one outlier cannot move."""
         medians = [level.median for level in self.levels]
         return max(medians) - min(medians)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureGroup:
-    """Trials that failed with the same kind of error."""
-
-    kind: str
-    count: int
-    example: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +113,8 @@ class SweepSummary:
                 trial.state is TrialState.FAILED or trial.failure.kind is FailureKind.UNREPORTED
             ):
                 kind, message = trial.failure.kind.value, clean(trial.failure.message)
-                old = self._failed.get(kind)
-                new = FailureGroup(kind=kind, count=1, example=str(trial.id), message=message)
-                if old:
-                    new = FailureGroup(
-                        kind=kind, count=old.count + 1, example=old.example, message=old.message
-                    )
-                self._failed[kind] = new
+                new = FailureGroup(kind=kind, example=str(trial.id), message=message)
+                self._failed.setdefault(kind, new).add(self._varied(trial))
         return self
 
     def of_moment(self) -> SweepView:
@@ -171,10 +157,12 @@ class SweepSummary:
         count = len(self.objectives)
         at = count - 1 if count <= _MOST_SETS else self._rng.randrange(count)
         if at < _MOST_SETS:
-            leaves = {**flatten(trial.params), **trial.params}
-            # A condition may omit a parameter.
-            some = {n: leaves[n] for n in self.sweep.varying if n in leaves}
-            self._sets[at : at + 1] = [(some, objective, is_finished)]
+            self._sets[at : at + 1] = [(self._varied(trial), objective, is_finished)]
+
+    def _varied(self, trial: TrialView) -> dict[str, Json]:
+        """Return a trial's values of the parameters that vary; a condition may omit some."""
+        leaves = {**flatten(trial.params), **trial.params}
+        return {n: leaves[n] for n in self.sweep.varying if n in leaves}
 
     @property
     def pruned(self) -> str:
@@ -215,7 +203,10 @@ class SweepSummary:
 
     @property
     def failures(self) -> list[FailureGroup]:
-        """The kinds of failure, the most frequent first."""
+        """The kinds of failure, the most frequent first, with what the trials have in common."""
+        others = [some for some, *_ in self._sets]
+        for group in self._failed.values():
+            group.compare(self.sweep.varying, others)
         return sorted(self._failed.values(), key=lambda f: -f.count)
 
     @property

@@ -170,14 +170,16 @@ def _one(
 
 
 def failure_lines(summary: SweepSummary) -> Iterator[Line]:
-    """Yield each kind of failure with an example."""
-    if summary.failures:
+    """Yield each kind of failure with an example, and what its trials have in common."""
+    failures = summary.failures
+    if failures:
         yield []
-    for f in summary.failures:
+    for f in failures:
         yield [
             Span(f"{failure_words(f.kind)}: {trials_of(f.count)}", Style.RED),
             Span(f"  {f.example}: {f.message}"),
         ]
+        yield from ([Span(f"  {words}", Style.BOLD)] for words in f.common)
 
 
 def saved_lines(summary: SweepSummary) -> Iterator[Line]:
@@ -314,7 +316,13 @@ def print_summary_data(session: Session, sweep: SweepView, output: Format, *, to
             "effects": effects if it.front else effects[summary.metric_name],
             "saved": asdict(summary.saved) if summary.saved else None,
             "failures": [
-                {"kind": f.kind, "trials": f.count, "example": f.example, "message": f.message}
+                {
+                    "kind": f.kind,
+                    "trials": f.count,
+                    "example": f.example,
+                    "message": f.message,
+                    "common": list(f.common),
+                }
                 for f in summary.failures
             ],
         }

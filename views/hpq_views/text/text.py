@@ -123,15 +123,15 @@ def abbreviate(name: str, columns: int) -> str:
 
 
 def measure(value: float) -> str:
-    """Format a metric with four digits, so that its column aligns: 0.8360."""
-    return f"{value:#.4g}" if 1e-4 <= abs(value) < 1e4 else number(value)
+    """Format a metric with four digits, so that its column aligns: 0.8360, 8621."""
+    return f"{value:#.4g}".rstrip(".") if 1e-4 <= abs(value) < 9999.5 else number(value)
 
 
 def number(value: float) -> str:
-    """Format a number in at most eight characters: 0.9426, 12.5, 1200, 1.2e-05, nan."""
+    """Format a number in at most eight characters: 0.9426, 12.5, 1200, 1.2e-5, 1.2e7."""
     if math.isfinite(value) and value == int(value) and abs(value) < 1e6:
         return str(int(value))
-    return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e+")
+    return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 
 def value(param: Json) -> str:
