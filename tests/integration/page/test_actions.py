@@ -158,7 +158,9 @@ def test_chosen_trials_are_cancelled_at_once_and_queued_again(
     assert shown.text("#chosen-n") == "3 trials chosen"
     assert shown.text("#chosen code") == f"hpq cancel {sweep.id} 1"
     shown.page.click("#chosen [data-verb=retry]")
-    shown.until("document.querySelector('.meta + [role=status]').textContent.includes('2 trials')")
+    shown.until(
+        "document.querySelector('.meta + [role=status]').textContent.includes('queued again')"
+    )
     assert states() == "queued queued queued queued queued queued"
     shown.page.click("#unchoose")
     assert not shown.page.is_visible("#chosen") and not shown.page.is_checked("#table thead input")
