@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hpq.code.bundle import keep, pack
-from hpq.code.manifest import digest_of, manifest, take_snapshot
 from hpq.code.signing import home_id
+from hpq.code.snapshot import digest_of, manifest, take_snapshot
 from hpq.domain.sweep import Launch
 from hpq_worker.attempt.code import CodeBundles
 from hpq_worker.attempt.code_tree import CodeTree

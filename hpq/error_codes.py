@@ -2,7 +2,7 @@
 
 Scripts and tests read the id, people the words: `hpq: no sweep begins with 'x' [sweep-not-found]`.
 An id stays when its text changes. mypy rejects an id that is not in this table. A failed trial's id
-is its `FailureKind`.
+is its `FailureKind`. Which error ends a command with which exit code is in hpq/errors.py.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
-from hpq.code.manifest import MOST_BYTES, Files, digest_of
-from hpq.code.manifest import manifest as manifest_of
+from hpq.code.snapshot import MOST_BYTES, Files, digest_of
+from hpq.code.snapshot import manifest as manifest_of
 from hpq.errors import writing
 from hpq.filestore.base import is_safe_name
 from hpq.private_files import replace_private

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
-from hpq.code.manifest import Files
+from hpq.code.snapshot import Files
 
 UNREAD = b"\0"  # for content that is too large to be read: the diff says that the file differs
 File = tuple[bytes, int]  # content and mode

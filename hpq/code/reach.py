@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from hpq.code.manifest import Files
+from hpq.code.snapshot import Files
 from hpq.domain.sweep import Launch
 from hpq.domain.trial import Json
 

@@ -19,7 +19,8 @@ from itertools import pairwise, takewhile
 from pathlib import Path, PurePath
 
 from hpq.code.command import started
-from hpq.code.manifest import (
+from hpq.code.reach import reach, texts_of
+from hpq.code.snapshot import (
     MOST_BYTES,
     TRACKED,
     CodeTooLarge,
@@ -31,7 +32,6 @@ from hpq.code.manifest import (
     take_snapshot,
     without_ignored,
 )
-from hpq.code.reach import reach, texts_of
 from hpq.domain.sweep import FUNCTION, Launch, Wandb
 from hpq.domain.trainer_specs import BUILT_IN, built_in_launch
 from hpq.errors import SweepFileError, UserError

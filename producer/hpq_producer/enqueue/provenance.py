@@ -20,7 +20,7 @@ from pathlib import Path
 from hpq import __version__
 from hpq.code.diff import UNREAD, text_diff
 from hpq.code.git import checkout, git, holds_objects
-from hpq.code.manifest import MOST_BYTES, MOST_FILE_BYTES, Files, holds_secret
+from hpq.code.snapshot import MOST_BYTES, MOST_FILE_BYTES, Files, holds_secret
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json
 from hpq_producer.enqueue.prepare import PreparedSweep

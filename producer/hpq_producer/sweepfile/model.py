@@ -1,9 +1,10 @@
 """The model of a sweep file: each key once, with its type, its limits and its meaning.
 
-`key_types.py` has the types. `check.py` reports in hpq's words what breaks the model, and `make
-reference` writes sweep.schema.json from it, for editors. Rules between keys are in load.py and
-compatibility.py; parameters.py and conditions.py check what depends on the search space. W&B's keys
-have W&B's meaning; hpq adds its own. An absent key has its default; `null` in a file is an error.
+`key_types.py` has the types. `hpq/yamlfile/strict_model.py` reports in hpq's words what breaks the
+model, and `make reference` writes sweep.schema.json from it, for editors. Rules between keys are in
+load.py and compatibility.py; parameters.py and conditions.py check what depends on the search
+space. W&B's keys have W&B's meaning; hpq adds its own. An absent key has its default; `null` in a
+file is an error.
 """
 
 from __future__ import annotations

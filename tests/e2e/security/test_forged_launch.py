@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from hpq.code import bundle
-from hpq.code.manifest import digest_of, manifest
+from hpq.code.snapshot import digest_of, manifest
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.trainer_specs import built_in_launch
 from hpq.store.scripts import StoreContext

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hpq.code import bundle
-from hpq.code import manifest as code_manifest
+from hpq.code import bundle, snapshot
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.trials import TrialStore
@@ -109,11 +108,11 @@ def test_code_that_was_changed_in_redis_is_not_given_back(hpq, repo, redis, keys
     sid = enqueue(hpq)
     digest = redis.hget(keys.sweep(sid), "bundle").decode()
     (repo / "train.py").write_text("evil\n")
-    files = code_manifest.take_snapshot(repo, without=lambda p: p.name == "sweep.yaml")
+    files = snapshot.take_snapshot(repo, without=lambda p: p.name == "sweep.yaml")
     redis.set(keys.bundle(digest), bundle.pack(files))
     done = hpq("show", sid, "--code", "back")
     refused(done, "code-altered")
-    redis.hset(keys.code, digest, json.dumps(code_manifest.manifest(files)))
+    redis.hset(keys.code, digest, json.dumps(snapshot.manifest(files)))
     done = hpq("show", sid, "--code", "back")
     refused(done, "code-altered")
     assert not (repo / "back").exists()
@@ -134,11 +133,11 @@ def test_code_of_another_key_is_written_only_on_request(hpq, repo) -> None:
 def test_no_code_makes_a_repository_or_leaves_the_directory(hpq, repo, redis, keys, name) -> None:
     sid = enqueue(hpq)
     files = {name: (b"evil", 0o755), "train.py": (b"", 0o644)}
-    digest = code_manifest.digest_of(code_manifest.manifest(files))
+    digest = snapshot.digest_of(snapshot.manifest(files))
     launch = json.loads(redis.hget(keys.sweep(sid), "launch")) | {"code": digest}
     redis.hset(keys.sweep(sid), mapping={"launch": json.dumps(launch), "bundle": digest})
     redis.set(keys.bundle(digest), bundle.pack(files))
-    redis.hset(keys.code, digest, json.dumps(code_manifest.manifest(files)))
+    redis.hset(keys.code, digest, json.dumps(snapshot.manifest(files)))
     before = {path for path in repo.rglob("*") if ".git" not in path.parts}
     refused(hpq("show", sid, "--code", "back", "--unsigned"), "code-altered")
     assert {path for path in repo.rglob("*") if ".git" not in path.parts} == before
@@ -149,9 +148,9 @@ def test_a_bundle_depends_on_its_files_alone_and_holds_only_them(tmp_path: Path)
         folder.mkdir()
         (folder / "y.py").write_text("y\n")
         (folder / "x.py").write_text("x\n")
-    found = code_manifest.take_snapshot(tmp_path / "a")
-    data, digest = bundle.pack(found), code_manifest.digest_of(code_manifest.manifest(found))
-    same = code_manifest.take_snapshot(tmp_path / "b")
+    found = snapshot.take_snapshot(tmp_path / "a")
+    data, digest = bundle.pack(found), snapshot.digest_of(snapshot.manifest(found))
+    same = snapshot.take_snapshot(tmp_path / "b")
     assert data == bundle.pack(dict(reversed(same.items())))
     assert bundle.unpack(data, digest) == {"x.py": (b"x\n", 0o644), "y.py": (b"y\n", 0o644)}
     for broken in (data[:-9], data[:40], b"", b"x" * 100):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.code import manifest as code_manifest
+from hpq.code import snapshot
 from hpq.domain.attempt import Nothing, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
@@ -396,7 +396,7 @@ def test_a_sweep_file_beside_the_code_is_no_part_of_it(
     files = desk.reader.sweeps.manifest(sweep.launch.code)
     assert set(files) == {"train.py", "conf.yaml", "broken.yaml"}
     (desk.folder / "g1.yaml").write_text(WIDER)
-    assert code_manifest.changed(desk.folder, dict(files)) == []
+    assert snapshot.changed(desk.folder, dict(files)) == []
     done = desk.hpq("enqueue", "g1.yaml", "--reuse")
     assert f"1 result copied from {old}" in done.stderr
     (desk.folder / "conf.yaml").write_text("method: sgd\nparameters: {lr: 0.1}\n")

@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from hpq.code import bundle
-from hpq.code.manifest import digest_of, manifest
+from hpq.code.snapshot import digest_of, manifest
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hpq.code import bundle
-from hpq.code import manifest as code_manifest
+from hpq.code import bundle, snapshot
 from hpq.domain.sweep import Launch
 from hpq.errors import UserError
 from hpq_worker.attempt.code import CodeBundles
@@ -22,7 +21,7 @@ from tests.support.ids import raises
 
 
 def sent(folder: Path, program: str = "train.py") -> set[str]:
-    return set(code_manifest.take_snapshot(folder, [program] if program else [], is_sent=True))
+    return set(snapshot.take_snapshot(folder, [program] if program else [], is_sent=True))
 
 
 def test_in_git_what_is_tracked_goes_and_new_python_and_nothing_that_is_ignored(
@@ -87,9 +86,9 @@ def test_a_line_that_is_no_pattern_names_the_ignore_file(line: str, tmp_path: Pa
 def test_code_over_ten_mebibytes_names_the_largest_files_and_what_to_do(tmp_path: Path) -> None:
     put(tmp_path, "train.py")
     with (tmp_path / "weights.json").open("wb") as file:
-        file.truncate(code_manifest.MOST_BYTES)
+        file.truncate(snapshot.MOST_BYTES)
     with raises("code-too-large", "weights.json (10,240 KiB)", ".hpqignore"):
-        code_manifest.take_snapshot(tmp_path, ["train.py"], is_sent=True)
+        snapshot.take_snapshot(tmp_path, ["train.py"], is_sent=True)
 
 
 def tar(fill: Callable[[tarfile.TarFile], object]) -> bytes:
@@ -155,7 +154,7 @@ ATTACKS = {
     "a directory": entry("train.py", tarfile.DIRTYPE),
     "control characters": entry("train\x1b[31m.py"),
     "a file twice": tar(lambda t: [t.addfile(tarfile.TarInfo("train.py")) for _ in range(2)]),
-    "a bomb": gzip.compress(b"\0" * (3 * code_manifest.MOST_BYTES)),
+    "a bomb": gzip.compress(b"\0" * (3 * snapshot.MOST_BYTES)),
     "half of one": entry("train.py")[:30],
     "no archive": gzip.compress(b"import os"),
     "nothing": b"",
@@ -184,8 +183,8 @@ def test_a_bundle_is_fetched_and_verified_once_and_copied_as_it_was(
     folder, asked = tmp_path / "code", []
     put(folder, "train.py", "deep/run.sh")
     os.chmod(folder / "deep" / "run.sh", 0o755)
-    files = code_manifest.take_snapshot(folder, ["deep/run.sh"])
-    data, digest = bundle.pack(files), code_manifest.digest_of(code_manifest.manifest(files))
+    files = snapshot.take_snapshot(folder, ["deep/run.sh"])
+    data, digest = bundle.pack(files), snapshot.digest_of(snapshot.manifest(files))
 
     def fetch(wanted: str) -> bytes:
         asked.append(wanted)
@@ -216,7 +215,7 @@ def test_what_is_no_digest_names_no_file_of_this_disk(tmp_path: Path, monkeypatc
 def test_a_kept_snapshot_is_read_in_the_memory_of_its_size(tmp_path: Path) -> None:
     """Linux gives no process terabytes, unless it is set up so."""
     files = {"big.py": (b"y" * 12_000_000, 0o644)}
-    digest = code_manifest.digest_of(code_manifest.manifest(files))
+    digest = snapshot.digest_of(snapshot.manifest(files))
     bundle.keep(tmp_path, digest, bundle.pack(files))
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (2**40, before[1]))

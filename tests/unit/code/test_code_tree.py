@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hpq.code.bundle import pack
-from hpq.code.manifest import digest_of, manifest, take_snapshot
 from hpq.code.signing import home_id
+from hpq.code.snapshot import digest_of, manifest, take_snapshot
 from hpq.domain.sweep import Launch
 from hpq_worker.attempt.code import CodeBundles, Place
 from hpq_worker.files.workdir import remove_abandoned

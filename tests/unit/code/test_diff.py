@@ -10,7 +10,7 @@ import pytest
 from hpq.code import diff
 from hpq.code.bundle import write
 from hpq.code.diff import text_diff
-from hpq.code.manifest import Files
+from hpq.code.snapshot import Files
 
 LONG = "".join(f"{number}\n" for number in range(60))
 OLD: Files = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpq.code import manifest as code_manifest
+from hpq.code import snapshot
 from hpq.yamlfile.document import read
 from tests.support.folders import git
 from tests.support.ids import raises
@@ -38,22 +38,22 @@ def test_what_is_no_regular_file_is_no_code(folder: Path, prepare: Callable[[Pat
     (folder / ".#train.py").symlink_to("me@host.1234:99")  # an editor's lock
     (folder / "gone.py").symlink_to("nowhere.py")
     os.mkfifo(folder / "pipe.py")
-    assert list(code_manifest.take_snapshot(folder, ["train.py"])) == ["train.py"]
+    assert list(snapshot.take_snapshot(folder, ["train.py"])) == ["train.py"]
 
 
 def test_code_that_is_too_large_is_told_before_it_is_read(folder: Path) -> None:
     with (folder / "table.py").open("wb") as file:
         file.truncate(2**40)  # a TiB of nothing: nobody reads that to its end
     with raises("code-too-large", "table.py"):
-        code_manifest.take_snapshot(folder, ["train.py"], is_sent=True)
-    assert list(code_manifest.take_snapshot(folder)) == ["train.py"]  # data, where nobody sent it
+        snapshot.take_snapshot(folder, ["train.py"], is_sent=True)
+    assert list(snapshot.take_snapshot(folder)) == ["train.py"]  # data, where nobody sent it
 
 
 def test_a_file_that_became_a_pipe_has_changed(folder: Path) -> None:
-    files = code_manifest.manifest(code_manifest.take_snapshot(folder, ["train.py"]))
+    files = snapshot.manifest(snapshot.take_snapshot(folder, ["train.py"]))
     (folder / "train.py").unlink()
     os.mkfifo(folder / "train.py")
-    assert code_manifest.changed(folder, files) == ["train.py"]
+    assert snapshot.changed(folder, files) == ["train.py"]
 
 
 def test_a_pipe_is_no_sweep_file(tmp_path: Path) -> None:

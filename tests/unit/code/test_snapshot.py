@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpq.code.command import is_in_users_directory
-from hpq.code.manifest import git_root, take_snapshot
+from hpq.code.snapshot import git_root, take_snapshot
 from hpq.domain.sweep import Launch
 from tests.support.folders import git, write
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpq.access.session import Session
-from hpq.code.manifest import changed
 from hpq.code.signing import own_directory
+from hpq.code.snapshot import changed
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
 from hpq.notice import Notice, print_message

@@ -18,8 +18,8 @@ from pathlib import Path
 from hpq.code import bundle as packing
 from hpq.code.command import is_in_users_directory
 from hpq.code.editable import editable_installs
-from hpq.code.manifest import Files, digest_of, manifest, take_snapshot
 from hpq.code.signing import home_id
+from hpq.code.snapshot import Files, digest_of, manifest, take_snapshot
 from hpq.domain.attempt import Outcome
 from hpq.domain.sweep import Launch, RunnableSweep
 from hpq.domain.trial import Failure, FailureKind

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpq.code import bundle as packing
 from hpq.code.editable import EditableInstalls
-from hpq.code.manifest import Files, changed, manifest
+from hpq.code.snapshot import Files, changed, manifest
 from hpq.domain.sweep import Launch
 from hpq.private_files import make_private
 from hpq_worker.files.workdir import DirectoryLock

@@ -1,4 +1,7 @@
-"""SIGTERM and SIGINT of a worker: the first stops it within the grace, the second at once."""
+"""SIGTERM and SIGINT of a worker: the first stops it within the grace, the second at once.
+
+What that does to the trial is in attempt/halt.py.
+"""
 
 from __future__ import annotations
 

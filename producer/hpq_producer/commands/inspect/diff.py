@@ -13,7 +13,8 @@ from typer import Argument
 from hpq.access.session import Session, open_session
 from hpq.code import bundle
 from hpq.code.diff import text_diff
-from hpq.code.manifest import (
+from hpq.code.signing import own_directory
+from hpq.code.snapshot import (
     Files,
     digest_of,
     git_root,
@@ -21,7 +22,6 @@ from hpq.code.manifest import (
     manifest,
     take_snapshot,
 )
-from hpq.code.signing import own_directory
 from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trainer_specs import built_in_launch, is_built_in
 from hpq.domain.trial import Json, TrialId, flatten
