@@ -10,8 +10,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import FailureKind, TrialState
+from hpq.store.scripts import StoreContext
+from hpq.store.trials import TrialStore
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import ids, refused
@@ -143,6 +146,26 @@ def test_an_open_ended_sweep_of_the_script_ends_with_the_script_after_all_its_ag
     lab.wait_over(sid)
     assert states(lab, sid).count("finished") == 4
     assert set(states(lab, sid)) <= {"finished", "cancelled"}
+
+
+def test_an_open_ended_sweep_goes_on_after_its_script_for_another_agent_between_two_trials(
+    lab,
+) -> None:
+    script = Script(lab, """
+        space |= {"method": "random", "parameters": {"lr": {"min": 0.001, "max": 0.1},
+                                                     "epochs": {"value": 1}}}
+        sid = wandb.sweep(space)
+        wait_for("go")
+        wandb.agent(sid, train, count=1)
+    """, {})  # fmt: skip
+    sid = sweep_of(lab)
+    other = WorkerPresence(name="o", host="h", queue="default", fields={"only": sid})
+    TrialStore(StoreContext.open(lab.redis, lab.keys)).present(
+        other, idle=True, lifetime_ms=600_000
+    )
+    (lab.code / "go").touch()
+    script.ends()
+    assert lab.reader.sweeps.get(sid).state is SweepState.RUNNING
 
 
 def test_a_trial_that_raises_or_exits_fails_and_the_agent_runs_the_next(lab) -> None:

@@ -233,6 +233,7 @@ def worker_record(worker: Worker) -> dict[str, Any]:
         "queue": worker.queue,
         "state": worker.state,
         "trial": worker.trial or None,
+        "only": worker.only or None,
         "device": worker.device,
         "version": worker.version,
         "seen": iso(worker.seen_ms),

@@ -209,12 +209,15 @@ def _stop_at_exit(sid: str) -> None:
 
 
 def _stop_open_ended(pid: int) -> None:
-    """Stop the sweeps, unless this is a forked child, or another agent runs a trial of them."""
+    """Stop the sweeps, unless this is a forked child, or another agent runs trials of them."""
     while _to_stop and os.getpid() == pid:
         sid = _to_stop.pop()
         try:
             sweep = hpq_json("show", sid)
-            if sweep["open_ended"] and not sweep["running"]:
+            if not sweep["open_ended"] or sweep["running"]:
+                continue
+            # An agent that is between two trials runs none.
+            if not any(worker["only"] == sid for worker in hpq_json("workers")):
                 hpq("stop", sid, "--yes")
         except UsageError as error:
             print(f"wandb: {sid} is not stopped: {error}", file=sys.stderr)
