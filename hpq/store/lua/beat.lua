@@ -7,8 +7,8 @@
 --      any), checkpoint_step, restarted (why the training starts again, if it does), kept_step (of the
 --      checkpoint that it starts from, if any), run_info (JSON of what the script set beside numbers, if
 --      that changed), metric_order (the metrics as they were first reported, a line each, if one is
---      new), curve_points (that a metric keeps, of a trial with many metrics), unkept (why files are in no store; '' once they
---      are; if that changed), usage (of the machine over time, if that changed)},
+--      new), curve_points (that a metric keeps, of a trial with many metrics), unkept (why files are in no
+--      store; '' once they are; if that changed), usage (of the machine over time, if that changed)},
 --      printed bytes, then step, metric and value of each point
 -- Replies: ok | stop | prune | lost | unknown
 

@@ -98,10 +98,7 @@ local function reap(id, sid, n)
       if ends().end_if_stopped(s, t) then
         ended = ended + 1
       elseif poison(s, t) then
-        local why = 'its worker was lost ' .. lost_max .. ' times without progress'
-        finish(s, t, 'failed', {'kind', 'poison', 'error', why})
-        also(s, 'keep')
-        files().release(s, t, false)
+        ends().end_as_poison(s, t, 'its worker was lost ' .. lost_max .. ' times without progress')
         ended = ended + 1
       else
         requeue(s, t, 'lost', true, 'beat_ms', t.beat_ms or 0)

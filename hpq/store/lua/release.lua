@@ -38,9 +38,7 @@ local want = sweeps().changing(s, function()
   if not ends().end_if_stopped(s, t) then
     is_poison = overfills_again(t)
     if is_poison then
-      finish(s, t, 'failed', {'kind', 'poison', 'error', args.overfilled .. ', ' .. t.overfilled .. ' times'})
-      also(s, 'keep')
-      files().release(s, t, false)
+      ends().end_as_poison(s, t, args.overfilled .. ', ' .. t.overfilled .. ' times')
       return
     end
     if LOSES_WORK[reason] then note_return(s, t) end

@@ -52,11 +52,8 @@ def history_frame(
     pandas = library("pandas", "history()")
     wanted = None if metric is None else frozenset([metric] if isinstance(metric, str) else metric)
     known = dict.fromkeys(name for trial in trials for name in trial.metrics)
-    if (
-        known
-        and wanted
-        and (unknown := wanted - known.keys() - {sweep.metric and sweep.metric.name})
-    ):
+    unknown = (wanted or frozenset()) - known.keys() - {sweep.metric and sweep.metric.name}
+    if known and unknown:
         text = f"no trial has reported {min(unknown)!r}; known metrics: {', '.join(known)}"
         raise UserError(text, code="column-unknown")
     if thinned := sum(trial.thinned for trial in trials):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from hpq.domain.sweep import SweepView
+from hpq.domain.trial import Curve as ReportedCurve
 from hpq.domain.trial import TrialView
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.history import read_curves
@@ -20,7 +21,7 @@ def read_first(
     """Yield number, steps and values of each curve of the sweep's metric."""
     names = (sweep.metric.name,) if sweep.metric else ()
     for curve in read_curves(reader, trials, names):
-        yield curve.trial, list(zip(curve.steps, curve.values, strict=True))
+        yield curve.trial, _points(curve)
 
 
 def read_more(
@@ -29,7 +30,7 @@ def read_more(
     """Read the curves of these metrics, by metric and trial. RUNTIME is one of them."""
     found: dict[str, dict[int, Curve]] = {name: {} for name in metrics}
     for curve in read_curves(reader, trials, metrics):
-        found[curve.metric][curve.trial] = list(zip(curve.steps, curve.values, strict=True))
+        found[curve.metric][curve.trial] = _points(curve)
     if RUNTIME in found:
         found[RUNTIME] = _runtimes(reader, sweep, trials)
     return found
@@ -57,3 +58,7 @@ def _runtimes(
         if curve.trial not in found or points[-1][0] > found[curve.trial][-1][0]:
             found[curve.trial] = thinned(points, _RUNTIME_POINTS)
     return found
+
+
+def _points(curve: ReportedCurve) -> Curve:
+    return list(zip(curve.steps, curve.values, strict=True))

@@ -229,11 +229,13 @@ def overfilled(home: Path, most: int) -> str:
 
     Stops counting at that, so what it returns is a lower bound. 0: no limit is known.
     """
+    if not most:
+        return ""
     volume = home.absolute()
     while not volume.is_mount():
         volume = volume.parent
     used, folders = 0, [volume]
-    while most and folders:
+    while folders:
         with suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
                 with suppress(OSError):

@@ -88,5 +88,12 @@ local function end_if_stopped(s, t)
   return true
 end
 
+-- Ends a running trial that no worker should claim again, and says why. Saves the trial's record.
+local function end_as_poison(s, t, why)
+  finish(s, t, 'failed', {'kind', 'poison', 'error', why})
+  also(s, 'keep')
+  files().release(s, t, false)
+end
+
 return {MOST_MOVED = MOST_MOVED, move = move, cancel_waiting = cancel_waiting,
-  cancel_all_waiting = cancel_all_waiting, end_if_stopped = end_if_stopped}
+  cancel_all_waiting = cancel_all_waiting, end_if_stopped = end_if_stopped, end_as_poison = end_as_poison}

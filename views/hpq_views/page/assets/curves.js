@@ -203,8 +203,8 @@ function linesOf(d, set, x) {
     if (isSmooth) words.push('smoothed');
     return { lines, bands, words, groups, every };
   }
-  const colors = new Map(groups?.flatMap((one) => one.some.map((i) => [i, one.color]))),
-    paint = (i, alpha) => (colors.has(i) ? faint(colors.get(i), alpha) : color(i, alpha)),
+  const groupBy = new Map(groups?.flatMap((one) => one.some.map((i) => [i, one]))),
+    paint = (i, alpha) => (groupBy.has(i) ? faint(groupBy.get(i).color, alpha) : color(i, alpha)),
     isThin = some.length > 100;
   if (isMany) {
     const rows = spread(
@@ -229,7 +229,7 @@ function linesOf(d, set, x) {
       color: paint(i, isMany && !isBest ? 0.3 : 0.85),
       width: isThin ? (isBest ? 1.8 : 0.8) : 1.6,
       dash: dash(i),
-      name: `#${t.n[i]}${groups ? `  ${groups.find((one) => one.some.includes(i)).label}` : ''}`,
+      name: `#${t.n[i]}${groups ? `  ${groupBy.get(i).label}` : ''}`,
       about: () => about(i).split('\n').slice(1, 5).join('\n'),
       i,
     });
@@ -245,12 +245,12 @@ function linesOf(d, set, x) {
   return { lines, bands, words, groups, every };
 }
 
-const charts_by_panel = new Map();
+const shownPanes = new Map();
 const xName = (x) => (x === RUNTIME ? 'time' : x);
 const panes = {
   // one figure for each panel, which stays while its metric is shown
   of(name) {
-    let one = charts_by_panel.get(name);
+    let one = shownPanes.get(name);
     if (one) return one;
     const box = el('figure'),
       caption = el('figcaption'),
@@ -270,7 +270,7 @@ const panes = {
       onPick: (line) => line.i !== undefined && select(line.i),
     });
     chart.onPoint = (x) => {
-      for (const [other, it] of charts_by_panel)
+      for (const [other, it] of shownPanes)
         if (other !== name && it.box.isConnected && xOf(S.d, other) === xOf(S.d, name))
           it.chart.follow(x);
     };
@@ -280,7 +280,7 @@ const panes = {
       V.panels = panelsOf(S.d).filter((it) => it.name !== name);
       curves.changed();
     };
-    charts_by_panel.set(name, one);
+    shownPanes.set(name, one);
     return one;
   },
   change(name, more) {
