@@ -14,8 +14,8 @@ from enum import StrEnum
 from hpq.domain.trial import Failure, FailureKind
 
 LOST_MAX = 3  # default of HPQ_LOST_MAX: the loss without progress that makes a trial poison
-# A pod is evicted when its trial overfills its volume; so many returns make the trial poison. What
-# the trial did not cause (preemption, a drain, a lost node) returns it uncharged for ever.
+# Kubernetes evicts a pod whose trial overfills its volume. After this number of such returns, the
+# trial is poison. Returns that it did not cause (preemption, a drain, a lost node) cost nothing.
 OVERFILLED_MAX = 3
 AWAIT_LEASES = 4  # a worker that may end but not requeue its trial is awaited for N leases
 

@@ -72,7 +72,7 @@ class Halting:
         return min(t for t in limits if t > now or t == math.inf) - now
 
     def check_limits(self, now: float) -> None:
-        """Halt an attempt that is over its `timeout`, stalls, diverges, or leaves its GPUs idle."""
+        """Halt an attempt that exceeds its `timeout`, stalls, diverges or does not use its GPUs."""
         if now >= self._timeout_at:
             self.halt(Halt.TIMEOUT)
         if self._reports.is_diverged:
@@ -94,9 +94,7 @@ class Halting:
             self._kill_at = time.monotonic()
 
     def await_signal(self, signals: Signals) -> None:
-        """Wait shortly for SIGTERM, which ended the training: a signal to all processes of a job
-        reaches this one, too.
-        """
+        """Wait shortly for the SIGTERM that ended the training: one to a job comes here, too."""
         if self.reason is None:
             signals.pause(_ECHO_S)
             self.reason = Halt.STOPPING if signals.is_stopping else None

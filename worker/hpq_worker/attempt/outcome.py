@@ -170,7 +170,7 @@ def idle_words(sweep: RunnableSweep) -> str:
 def at_memory_limit(
     outcome: Outcome, is_out_of_memory: Callable[[], bool], limit_gb: Callable[[], float]
 ) -> Outcome:
-    """Name the limit of the container if the kernel killed the trial for it, not somebody."""
+    """Name the memory limit of the container if the kernel killed the trial at that limit."""
     failure = outcome.failure
     if failure is None or not failure.message.endswith(_KILLED) or not is_out_of_memory():
         return outcome

@@ -78,7 +78,7 @@ def is_stopped(pid: int) -> bool:
         return False
     try:
         return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:  # it has ended, and nobody has waited for it yet
+    except ChildProcessError:  # it has ended; its status may not be read yet
         return False
 
 
