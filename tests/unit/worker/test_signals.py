@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import signal
 from collections.abc import Iterator
+from threading import Timer
 
 import pytest
 
@@ -59,3 +60,14 @@ def test_a_pause_ends_at_a_wake_that_the_next_pause_does_not_see() -> None:
     signals.wake()
     signals.pause(300.0)
     assert select.select([signals.wake_fd], [], [], 0)[0] == []
+
+
+def test_a_wait_for_a_shutdown_outlasts_what_else_wakes_the_worker() -> None:
+    """A heartbeat wakes it, too, in the moment before a signal to a whole job arrives."""
+    signals = Signals()
+    signals.wake()
+    later = Timer(0.05, signals.request_shutdown)
+    later.start()
+    assert signals.await_shutdown(60.0)
+    later.join()
+    assert not Signals().await_shutdown(0.0)

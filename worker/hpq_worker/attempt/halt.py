@@ -95,9 +95,8 @@ class Halting:
 
     def await_signal(self, signals: Signals) -> None:
         """Wait shortly for the SIGTERM that ended the training: one to a job comes here, too."""
-        if self.reason is None:
-            signals.pause(_ECHO_S)
-            self.reason = Halt.STOPPING if signals.is_stopping else None
+        if self.reason is None and signals.await_shutdown(_ECHO_S):
+            self.reason = Halt.STOPPING
 
     def halt(self, reason: Halt, why: str = "") -> None:
         """Ask the training to end, and start the grace; only the first call counts."""

@@ -81,6 +81,13 @@ class Signals:
             return waited_s > max(0.5, self._grace_s - _RESERVED_S)
         return self.level is ShutdownLevel.IMMEDIATE
 
+    def await_shutdown(self, seconds: float) -> bool:
+        """Wait for a shutdown request for these seconds, whatever else wakes this process."""
+        end = time.monotonic() + seconds
+        while not self.is_stopping and (left := end - time.monotonic()) > 0:
+            self.pause(left)
+        return self.is_stopping
+
     def pause(self, seconds: float) -> None:
         """Sleep until a signal arrives, or for these seconds."""
         if self.is_stopping:
