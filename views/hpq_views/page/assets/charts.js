@@ -221,9 +221,9 @@ const charts = {
         },
         yaxis: metricAxis(room),
         annotations: [
-          note(1, d.y[order[0]], `#${t.n[order[0]]}  ${num(d.y[order[0]])}`, 50),
+          note(1, d.y[order[0]], `#${t.n[order[0]]}  ${measure(d.y[order[0]])}`, 50),
           ...(full.length > 3
-            ? [note(quantile(full.map(x), 0.5), median, `median ${num(median)}${counted}`, 30)]
+            ? [note(quantile(full.map(x), 0.5), median, `median ${measure(median)}${counted}`, 30)]
             : []),
         ],
       }),

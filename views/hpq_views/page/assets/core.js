@@ -39,6 +39,11 @@ function num(v, digits = 4) {
     ? (+v.toPrecision(digits)).toExponential().replace('e+', 'e')
     : String(+v.toPrecision(digits));
 }
+function measure(v) {
+  // a metric with four digits, as the terminal's: 0.8360, 8621
+  const size = Math.abs(v);
+  return typeof v === 'number' && size >= 1e-4 && size < 9999.5 ? v.toPrecision(4) : num(v);
+}
 function time(s) {
   // as the terminal's: 0.4s, 13s, 1m23s, 2h05m, 3d04h
   const two = (high, unit, low, name) => `${high}${unit}${String(low).padStart(2, '0')}${name}`,
@@ -229,7 +234,7 @@ function means(d, name) {
   return {
     value: (i) => mean[of(i)] ?? null,
     spread: (i) => sd[of(i)] ?? 0,
-    words: (i) => (runs[of(i)] ? ` ± ${num(sd[of(i)])} (${runs[of(i)]} of ${d.replicates})` : ''),
+    words: (i) => (runs[of(i)] ? ` ± ${measure(sd[of(i)])} (${runs[of(i)]} of ${d.replicates})` : ''),
   };
 }
 function scaled({ log, scale: [low, high] }) {
@@ -327,7 +332,7 @@ function about(i) {
   const t = S.d.trials,
     values = S.d.measured
       .filter((one) => one.name && one.value(i) !== null)
-      .map((one) => `  ${one.name} ${num(one.value(i))}${one.words?.(i) ?? ''}`);
+      .map((one) => `  ${one.name} ${measure(one.value(i))}${one.words?.(i) ?? ''}`);
   const params = S.d.axes
     .slice(0, 8)
     .map((a) => `${a.name} = ${num(a.values[i]) === '' ? 'none' : num(a.values[i])}`);

@@ -96,11 +96,6 @@ function area(u, k) {
     fill.lineTo(u.valToPos(xs[j], 'x', true), u.valToPos(ys[j], 'y', true));
   return { stroke: null, fill, clip: null, flags: 0 };
 }
-const digits = (v) => {
-  // four of them: values below each other have a length
-  const text = num(v);
-  return /^-?\d+\.\d+$/.test(text) ? v.toPrecision(4) : text;
-};
 const LINEAR = window.uPlot?.paths.linear();
 function seriesOf(one, lowest) {
   // of uPlot: what is drawn, and its points
@@ -340,7 +335,7 @@ class LineChart {
         const row = el('div', '', { className: line === nearest ? 'near' : '' }),
           mark = el('i', '■ ');
         mark.style.color = line.color;
-        row.append(mark, `${digits(value)}  ${line.name}`);
+        row.append(mark, `${measure(value)}  ${line.name}`);
         return row;
       }),
       ...(some.length > LISTED ? [el('div', `${count(some.length - LISTED)} more`)] : []),

@@ -172,12 +172,12 @@ const table = {
           name: one.name,
           max: one.max,
           value: one.value,
-          text: one.words && ((v, i) => (v === null ? '' : num(v) + one.words(i))),
+          text: (v, i) => measure(v) + (v === null ? '' : (one.words?.(i) ?? '')),
           key: (i) => (d.rank.has(i) ? one.value(i) : null), // trials without a rank come last
         })),
       ...d.metrics
         .filter((name) => asked.metrics.has(name))
-        .map((name) => ({ id: `m${name}`, name, value: (i) => lastOf(d, name, i) })),
+        .map((name) => ({ id: `m${name}`, name, value: (i) => lastOf(d, name, i), text: measure })),
       ...d.axes
         .slice(0, WIDE)
         .map((a) => ({ id: `p:${a.name}`, name: a.name, value: (i) => a.values[i] ?? '' })),
@@ -319,7 +319,7 @@ const panel = {
             ['seed', t.seed[i]],
             ...d.measured.map((one) => [
               `mean ${one.name}`,
-              num(one.value(d.lead[i])) + one.words(d.lead[i]),
+              measure(one.value(d.lead[i])) + one.words(d.lead[i]),
             ]),
           ]
         : []),
