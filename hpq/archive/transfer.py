@@ -46,8 +46,9 @@ def write(context: StoreContext, sid: str, path: Path, *, replaces: bool = False
     sweep = SweepReader(context.redis, context.keys).get(sid)
     if sweep.counts.running:
         raise UserError(
-            f"{sid} has running trials ({sweep.counts.running}); pause it (hpq pause {sid}), and"
-            " archive it when they have ended",
+            f"{sid} has running trials ({sweep.counts.running}), and archives are for ended sweeps;"
+            f" pause it (hpq pause {sid}), and archive it when they have ended. `redis-cli --rdb`"
+            " copies all of Redis at any time",
             code="trials-running",
         )
     header = Header(sweep=sid, trials=sweep.counts.total)

@@ -11,13 +11,14 @@ from hpq.access.connection_record import doctor_command, kubectl_command
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from hpq.kubernetes.api import KubernetesApi
 from hpq.kubernetes.objects import NODE_LOST, pod_of
-from hpq.redis.acl import personal_role
+from hpq.redis.acl import ROLES, personal_role
 
 SERVICE = "hpq-redis"
 CODE_KEY = "hpq-code-key"
 CERTIFICATE = "hpq-redis-tls"
 SECRETS = (
-    *(f"{SERVICE}-{name}" for name in ("users", "producer", "worker", "viewer", "autoscaler")),
+    f"{SERVICE}-users",
+    *(f"{SERVICE}-{role}" for role in (*ROLES, "backup")),
     CODE_KEY,
 )
 _LABEL, _WHOLE = "app.kubernetes.io/part-of", "hpq"

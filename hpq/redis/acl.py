@@ -91,6 +91,15 @@ def administrator(prefix: str) -> User:
     return User(role="admin", name=f"{prefix}-admin", rules=("~*", "&*", "+@all"))
 
 
+def copier(prefix: str) -> User:
+    """Return the user of backups, which can copy the server, with all prefixes, and nothing else.
+
+    `redis-cli --rdb` copies it as a replica does, by SYNC; REPLCONF asks for the RDB alone.
+    """
+    rules = ("resetkeys", "resetchannels", "-@all", "+sync", "+replconf")
+    return User(role="backup", name=f"{prefix}-backup", rules=rules)
+
+
 def line(user: User, passwords: Mapping[str, str], *, aclfile: bool) -> str:
     """Format a user for redis-cli or an aclfile, with the hash of its password.
 

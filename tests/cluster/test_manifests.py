@@ -33,8 +33,8 @@ FILES = (
     "create_namespace: true",
     "dataset: {}",
     "bucket: s3://ours/x",
-    "store: {}\narchive: {}",
-    *(line for line in EVERY.split("\n") if line and line != "archive: {}"),
+    "store: {}\nbackup: {}",
+    *(line for line in EVERY.split("\n") if line and line != "backup: {}"),
     f"{EVERY}queues: {{default: {{}}, big: {{gpus: 4}}, small: {{gpus: 0}}}}",
 )
 

@@ -11,14 +11,14 @@ import yaml
 
 from tests.cluster.conftest import Images, MakeNamespace
 from tests.cluster.kube import tweaked, wait_for
-from tests.cluster.place import SETTINGS, Laptop, Namespace
+from tests.cluster.place import SETTINGS, WORKER, Laptop, Namespace
 from tests.support.constants import ROOT
 
 FILE = """
 queues: {default: {gpus: 0}, big: {gpus: 0}}
 store: {}
 egress: true
-archive: {schedule: '@monthly'}
+backup: {schedule: '@monthly'}
 """
 ANA, BOB = ("--as", "ana"), ("--as", "bob")
 # Not as Pod Security's level restricted wants it: it runs as root, with all of its capabilities.
@@ -116,16 +116,33 @@ def test_an_operator_of_hpq_changes_nothing_of_the_other_application(team: Names
     assert not may("patch", "pods/customer") and not may("get", "configmaps/any")
 
 
-def test_sweeps_return_from_their_archives_after_the_volume_of_redis_is_lost(
+def restored(team: Namespace) -> str:
+    """Restore the newest backup by the commands of the page; return the last one's output."""
+    page = (ROOT / "docs" / "guides" / "kubernetes-maintenance.md").read_text("utf-8")
+    text = next(
+        block for block in re.findall(r"(?ms)^```text\n(.*?)^```$", page) if "restore.rdb" in block
+    )
+    name, *lines = text.replace("-n hpq ", f"-n {team.name} ").strip().splitlines()
+    newest = team.cluster.run("sh", "-c", name).stdout.split()[-1]
+    for line in lines:
+        said = team.cluster.run("sh", "-c", line.replace("NAME", newest)).stdout
+    return said
+
+
+def test_all_returns_from_a_backup_after_the_volume_of_redis_is_lost(
     team: Namespace, images: Images, make_laptop: Callable[[Namespace], Laptop]
 ) -> None:
+    """It was taken while a trial ran, which the restored server queues again."""
     laptop = make_laptop(team)
+    laptop.write("long.py", "import time\ntime.sleep(3600)\n")
     short = ("parameters.epochs.value=2", "parameters.hidden.values=[8]")
     sets = [word for one in short for word in ("--set", one)]
     sid = laptop.ok("enqueue", ROOT / "configs" / "digits.yaml", *sets).strip()
     laptop.wait_over(sid)
     before = json.loads(laptop.ok("results", sid, "--json"))
-    team.kubectl(*ANA, "create", "job", "now", "--from=cronjob/hpq-archive")
+    long = laptop.enqueue("{program: long.py, method: grid, parameters: {x: {values: [1]}}}")
+    laptop.wait_until(lambda: laptop.trial(long).state == "running", "a trial that runs")
+    team.kubectl(*ANA, "create", "job", "now", "--from=cronjob/hpq-backup")
     wait_for(lambda: team.get("job", "now")["status"].get("succeeded"), "the Job", tell=team.tell)
 
     team.kubectl("delete", "statefulset/hpq-redis", "pvc/data-hpq-redis-0")
@@ -133,8 +150,14 @@ def test_sweeps_return_from_their_archives_after_the_volume_of_redis_is_lost(
     team.rolled_out("statefulset/hpq-redis")
     laptop.forward()
     assert sid not in laptop.ok("ls")
-    restore = ("hpq", "archive", "--restore", f"/store/archives/{sid}.hpq")
-    team.kubectl("exec", "deployment/hpq-worker", "--", *restore)
+    logs = ("logs", "-l", WORKER, "--tail=-1")
+    wait_for(lambda: "trial-unknown" in team.kubectl(*logs), "its end", tell=team.tell)
+    assert "restore: the backup is the data" in restored(team)
+    laptop.forward()
+    assert json.loads(laptop.ok("results", sid, "--json")) == before
+    laptop.wait_until(lambda: laptop.trial(long).attempt == 2, "the trial to run again")
+    laptop.ok("cancel", long, "--yes")
+    assert "refused, Redis holds sweeps" in restored(team)
     assert json.loads(laptop.ok("results", sid, "--json")) == before
     assert shop_answers(team)
 

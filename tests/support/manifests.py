@@ -21,7 +21,7 @@ keda: {}
 tls: true
 egress: true
 store: {}
-archive: {}
+backup: {}
 nfs: nas:/data
 monitoring: true
 """

@@ -155,13 +155,14 @@ class KedaKeys(Keys):
     max_pods: Whole = Field(8, ge=1, le=9999, description="The most pods of a queue.")
 
 
-class ArchiveKeys(Keys):
-    """A CronJob writes all sweeps to the volume of store."""
+class BackupKeys(Keys):
+    """A CronJob writes a copy of Redis to the volume of store."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"schedule": "@daily"}]})
     schedule: Schedule = Field(
         "@daily", description="When the Job runs, as a schedule of cron.", examples=["0 3 * * *"]
     )
+    keep: Whole = Field(14, ge=1, le=9999, description="How many copies stay: the newest ones.")
     pod: ServicePod = None
 
 
@@ -214,8 +215,8 @@ class ClusterFile(Keys):
         description="URL of object storage for checkpoints and artifacts, instead of store.",
         examples=["s3://BUCKET/PATH"],
     )
-    archive: Absent[ArchiveKeys] = Field(
-        None, description="A CronJob that writes all sweeps to the volume of store."
+    backup: Absent[BackupKeys] = Field(
+        None, description="A CronJob that writes a copy of Redis to the volume of store."
     )
     dataset: Absent[ClaimKeys] = Field(
         None, description="A claim for data sets, read-only at /data, which is HPQ_DATA."
@@ -239,7 +240,7 @@ class ClusterFile(Keys):
     def components(self) -> list[str]:
         """The directories of k8s/components that the keys choose."""
         is_chosen = {
-            "archive": self.archive is not None,
+            "backup": self.backup is not None,
             "bucket": self.bucket is not None,
             # The alerts ask for the metrics of the dashboard's pod.
             "dashboard": self.dashboard is not None or self.monitoring,
@@ -318,8 +319,8 @@ def _check_together(file: ClusterFile, out: Problems) -> None:
         out.add_conflict(("bucket",), "bucket and store exclude each other; choose one")
     if file.bucket is not None and "HPQ_STORE" in file.settings:
         out.add_conflict(("settings", "HPQ_STORE"), "bucket sets it; remove one")
-    if file.archive is not None and file.store is None:
-        out.add_missing(("archive",), "needs a volume to write to; add store: {}")
+    if file.backup is not None and file.store is None:
+        out.add_missing(("backup",), "needs a volume to write to; add store: {}")
     for queue, keys in file.queues.items():
         _check_queue(file, keys, ("queues", queue), file.is_spot(queue), out)
 

@@ -63,10 +63,13 @@ def _values(file: ClusterFile, rendered: Objects) -> list[Object]:
     if file.bucket:
         settings["HPQ_STORE"] = file.bucket
     found = [_change("ConfigMap", "hpq-settings", data=settings | file.settings)]
-    if file.archive is not None:
-        job = {"spec": {"template": {"spec": file.archive.pod or {}}}}
-        spec = {"schedule": file.archive.schedule, "jobTemplate": job}
-        found.append(_change("CronJob", "hpq-archive", spec=spec))
+    if file.backup is not None:
+        args = ["/store/backups", str(file.backup.keep)]
+        pod = {"containers": [{"name": "backup", "args": args}]}
+        pod = objects.merge(pod, file.backup.pod or {})
+        job = {"spec": {"template": {"spec": pod}}}
+        spec = {"schedule": file.backup.schedule, "jobTemplate": job}
+        found.append(_change("CronJob", "hpq-backup", spec=spec))
     if file.dashboard is not None and file.dashboard.pod:
         changes = {"template": {"spec": file.dashboard.pod}}
         found.append(_change("Deployment", "hpq-dashboard", spec=changes))

@@ -193,7 +193,6 @@ def test_a_viewer_that_writes_is_told_so_in_one_line(users) -> None:
 
 
 def test_a_viewer_archives_all_sweeps(users, tmp_path: Path) -> None:
-    """The CronJob of archives reads as this user."""
     lab, as_ = users
     lab.env |= as_("producer")
     sid = lab.steered(1)

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from hpq.errors import UserError
 from hpq_ops.manifests.cluster_file import (
     SCHEMA_FILE,
-    ArchiveKeys,
+    BackupKeys,
     ClaimKeys,
     ClusterFile,
     DashboardKeys,
@@ -97,8 +97,8 @@ def queue(text: str) -> str:
         ("bucket: s3://a/b\nsettings: {HPQ_STORE: /x}", "conflicting-keys", "2:12: settings"),
         ("bucket: /store", "invalid-value", "s3://BUCKET/PATH"),
         ("bucket: s3://me:hidden@host/bucket", "setting-secret", "ConfigMap"),
-        ("archive: {}", "missing-key", "add store"),
-        ("store: {}\narchive: {schedule: daily}", "invalid-value", "@daily"),
+        ("backup: {}", "missing-key", "add store"),
+        ("store: {}\nbackup: {schedule: daily}", "invalid-value", "@daily"),
         ("dashboard: {host: 'https://hpq.example.org'}", "invalid-value", "browsers"),
         ("dashboard: {host: 'a:80'}", "invalid-value", "browsers"),
         ("spot: true\nsettings: {HPQ_GRACE_S: 11}", "setting-invalid", "at most 10"),
@@ -186,7 +186,7 @@ def test_the_example_has_every_key_and_is_valid() -> None:
         (RedisKeys, data["redis"]),
         (ClaimKeys, data["store"]),
         (KedaKeys, data["keda"]),
-        (ArchiveKeys, data["archive"]),
+        (BackupKeys, data["backup"]),
         (DashboardKeys, data["dashboard"]),
     ):
         assert model.model_fields.keys() == keys.keys(), model
@@ -211,10 +211,10 @@ def test_the_cluster_files_of_the_docs_are_valid() -> None:
         (queue("gpus: 65"), False),
         (queue("memory: 64"), False),
         (queue("cpu: 2.5"), True),
-        ("keda: {}\nnfs: nas:/x\ntls: true\nstore: {}\narchive: {schedule: 0 3 * * 1-5}", True),
+        ("keda: {}\nnfs: nas:/x\ntls: true\nstore: {}\nbackup: {schedule: 0 3 * * 1-5}", True),
         ("bucket: s3://a/b\ndashboard: {}\nkueue: a\ncreate_namespace: false", True),
         ("tls: 3", False),
-        ("archive: {schedule: now}", False),
+        ("backup: {schedule: now}", False),
         ("with: [tls]", False),
         ("queues: {Big: {}}", False),
     ],
@@ -283,7 +283,7 @@ def test_a_pod_asks_for_no_more_cpus_than_its_limit() -> None:
 def test_a_quota_on_cpus_takes_the_pods_of_every_component() -> None:
     text = (
         f"{queue('gpus: 0, cpu_limit: 1')}\nredis: {{cpu_limit: 1}}\nstore: {{}}\n"
-        "archive: {}\nmonitoring: true"
+        "backup: {}\nmonitoring: true"
     )
     seen = []
     for one in rendered(text):
@@ -292,7 +292,7 @@ def test_a_quota_on_cpus_takes_the_pods_of_every_component() -> None:
         for container in spec.get("template", {}).get("spec", {}).get("containers", ()):
             seen.append(container["name"])
             assert "cpu" in container["resources"]["limits"], container["name"]
-    assert sorted(seen) == ["archive", "dashboard", "redis", "worker"]
+    assert sorted(seen) == ["backup", "dashboard", "redis", "worker"]
 
 
 def test_fields_of_a_pod_are_merged_into_the_pods() -> None:
@@ -380,20 +380,20 @@ def test_secrets_are_of_the_namespace_and_the_keys_of_the_file() -> None:
 
 def test_each_service_is_placed_by_its_pod_and_keeps_its_own_fields() -> None:
     place = "pod: {nodeSelector: {pool: services}, tolerations: [{key: team, operator: Exists}]}"
-    services = f"dashboard: {{{place}}}\nstore: {{}}\narchive: {{{place}}}\n"
+    services = f"dashboard: {{{place}}}\nstore: {{}}\nbackup: {{{place}}}\n"
     keys = f"redis: {{{place}, memory: 2Gi}}\n{services}"
     objects = {(o["kind"], o["metadata"]["name"]): o for o in rendered(keys)}
     plain = {
         (o["kind"], o["metadata"]["name"]): o
-        for o in rendered("dashboard: {}\nstore: {}\narchive: {}\n")
+        for o in rendered("dashboard: {}\nstore: {}\nbackup: {}\n")
     }
     for name in ("StatefulSet", "hpq-redis"), ("Deployment", "hpq-dashboard"):
         spec = objects[name]["spec"]["template"]["spec"]
         assert spec["nodeSelector"] == {"pool": "services"}
         assert {"key": "team", "operator": "Exists"} in spec["tolerations"]
         assert set(plain[name]["spec"]["template"]["spec"]) <= set(spec)
-    job = objects["CronJob", "hpq-archive"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    assert job["nodeSelector"] == {"pool": "services"} and job["containers"][0]["name"] == "archive"
+    job = objects["CronJob", "hpq-backup"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert job["nodeSelector"] == {"pool": "services"} and job["containers"][0]["name"] == "backup"
     (redis,) = objects["StatefulSet", "hpq-redis"]["spec"]["template"]["spec"]["containers"]
     assert redis["resources"]["limits"]["memory"] == "2Gi"
     assert "nodeSelector" not in objects["Deployment", "hpq-worker"]["spec"]["template"]["spec"]

@@ -339,14 +339,14 @@ def secrets_in(one: Any) -> Iterator[str]:
 
 
 def test_no_pod_but_a_workers_gets_a_password_that_may_write() -> None:
-    """The archive's CronJob mounted the worker's password, and only reads."""
+    """Those of the dashboard and of backups mount other ones."""
     writers = ("hpq-redis-worker", "hpq-redis-producer", "hpq-redis-admin", "hpq-code-key")
     found = {
         one["metadata"]["name"]: sorted(set(secrets_in(one)) & set(writers))
         for one in rendered(f"{TWO_QUEUES}\n{EVERY}")
         if one["kind"] in ("Deployment", "StatefulSet", "CronJob", "Job", "DaemonSet")
     }
-    assert {"hpq-archive", "hpq-dashboard", "hpq-worker-big"} <= found.keys()
+    assert {"hpq-backup", "hpq-dashboard", "hpq-worker-big"} <= found.keys()
     assert {name for name, secrets in found.items() if secrets} <= {
         "hpq-worker-default", "hpq-worker", "hpq-worker-big",
     }, found  # fmt: skip
