@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from hpq.access.connection_record import ConnectionRecord
 from hpq.access.session import Session
@@ -145,6 +146,24 @@ def store_of(
         f"{where}, but {redact(place)} is store {files.id}; set HPQ_STORE to the workers' value",
         code="store-differs",
     )
+
+
+def open_stored(session: Session, holder: TrialView, name: str) -> IO[bytes]:
+    """Open a file of a trial that has it (`holder_of`).
+
+    Raises:
+        NotFound: the trial has no such file, or the store cannot read it.
+        HpqError: as `store_of`.
+    """
+    left = holder.artifacts
+    if left is None or not has_file(left, name):
+        raise NotFound(f"{holder.id} has no file {clean(name)}", code="no-files")
+    files, where = store_of(session, holder.id, left, name, Path(Path(name).name))
+    try:
+        return files.read(f"{left.path}/{name}")
+    except OSError as error:
+        text = f"{clean(name)} cannot be read from {where}: {clean(str(error))}"
+        raise NotFound(text, code="no-files") from None
 
 
 def _copy_command(connection: ConnectionRecord, kept: str, path: str) -> str:

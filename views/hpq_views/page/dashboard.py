@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from pathlib import Path
 from typing import IO, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -40,7 +39,7 @@ from hpq.domain.trial import TrialId
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
 from hpq.redis.client import explain, short_reason
 from hpq_views.command_output.logs import read_log
-from hpq_views.command_output.stored_files import has_file, holder_of, store_of
+from hpq_views.command_output.stored_files import holder_of, open_stored
 from hpq_views.command_output.sweep_table import COLUMNS, read_sweeps
 from hpq_views.page.clicks import Actions
 from hpq_views.page.curve_reads import read_more
@@ -57,7 +56,8 @@ from hpq_views.page.render import (
     uplot_gzip,
 )
 from hpq_views.page.sweep_data import SweepData
-from hpq_views.page.trial_page import PICTURES, TrialPage
+from hpq_views.page.trial_data import PICTURES
+from hpq_views.page.trial_page import TrialPage
 from hpq_views.page.trial_table import encode_table
 from hpq_views.text.text import clean, clean_block
 
@@ -269,16 +269,7 @@ class Dashboard:
         """Send a file of a trial: a picture to show, any other as bytes to save."""
         trial, name = _trial_of(request), request.path_params["name"]
         holder = holder_of(self._reader, self._reader.trials.get(trial))
-        left = holder.artifacts
-        if left is None or not has_file(left, name):
-            raise NotFound(f"{trial} has no file {clean(name)}", code="no-files")
-        base = posixpath.basename(name)
-        files, where = store_of(self._session, holder.id, left, name, Path(base))
-        try:
-            file = files.read(f"{left.path}/{name}")
-        except OSError as error:
-            text = f"{clean(name)} cannot be read from {where}: {clean(str(error))}"
-            raise NotFound(text, code="no-files") from None
+        file, base = open_stored(self._session, holder, name), posixpath.basename(name)
         kind = PICTURES.get(posixpath.splitext(base)[1].lower())
         headers = {}
         if kind is None:

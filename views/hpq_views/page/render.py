@@ -40,7 +40,7 @@ _MOST_BARS, _MOST_PARAMS = 7, 12  # on the first screen
 _MOST_FILES = 500  # rows; `hpq get` lists all
 _CHARTS = ("lines", "parallel", "curves", "charts", "overlay", "table")
 _SCRIPTS = {  # of each page; those of the dashboard load uPlot from its own address
-    "report": ("uplot.min", "core", "address", *_CHARTS),
+    "report": ("uplot.min", "core", "address", *_CHARTS, "trial", "pages"),
     "sweep": ("core", "address", "live", "act", *_CHARTS),
     "listing": ("core", "live"),
     "trial": ("core", "live", "act", "lines", "trial"),
@@ -69,7 +69,12 @@ def sweep_page(sweeps: Sequence[SweepData], *, access: str = "", acts: bool = Fa
         access=access,
         style=page_style(),
         script=Markup(script),
-        data=_base64(gzip.compress(data, 6, mtime=0)),
+        data=_packed(data),
+        pages=[
+            (f"{one.sweep.id}/{number}", _packed(page.encode()))
+            for one in sweeps
+            for number, page in one.pages.items()
+        ],
         plotly="" if is_live else _base64(plotly_gzip()),
         sweeps=sweeps,
         rows=[comparison_row(one) for one in sweeps],
@@ -197,6 +202,10 @@ def _sha256(script: bytes) -> str:
 
 def _base64(data: bytes) -> Markup:
     return Markup(base64.b64encode(data).decode())
+
+
+def _packed(data: bytes) -> Markup:
+    return _base64(gzip.compress(data, 6, mtime=0))
 
 
 def lead_of(data: SweepData) -> list[tuple[str, bool]]:

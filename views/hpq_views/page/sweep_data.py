@@ -24,14 +24,14 @@ from hpq_views.analysis.space import are_numbers, is_log, space_of
 from hpq_views.analysis.summary import SweepSummary, summaries_of
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner_evidence import MOST_JUDGED, Winner, judge_winner
-from hpq_views.page.curve_reads import RUNTIME, read_first, read_more, step_metrics
+from hpq_views.page.curve_reads import read_first, step_metrics
 from hpq_views.page.curves import POINTS, Curve, pack_curves, points_of, thinned
 from hpq_views.page.trial_table import encode_table
 from hpq_views.text.charts import axis_of, is_wide
 from hpq_views.text.text import clean, value
 
 _MOST_TRIALS = 10_000  # of a page: the first by rank
-_MOST_POINTS = 200_000  # of a file: of the sweep's metric, and of all others; 1 MB each
+MOST_POINTS = 200_000  # of a file: of the sweep's metric, and of all others; 1 MB each
 _MEMBERS = 8  # of a front, on the first screen
 _RUNNING = 64  # running trials that the ETA counts one by one
 _EXACT = 2**53  # JavaScript's integers; a larger one is sent as text
@@ -54,6 +54,7 @@ class SweepData:
     front_of_all: Front | None = None  # likewise
 
     more: Mapping[str, Mapping[int, Curve]] = field(default_factory=dict)  # of other metrics
+    pages: Mapping[int, str] = field(default_factory=dict)  # of trials, in a file: HTML
     points: int = POINTS  # at most, of a curve
     longest: int = 0  # values of a curve before it was thinned
     was_log: bool | None = None  # the metric's axis a moment before; open pages keep it
@@ -215,18 +216,10 @@ def read_sweep(
     return replace(data, status=replace(status, best=tuple(best[:2])), winner=winner)
 
 
-def read_report(reader: StoreReader, sid: str, settings: Settings) -> SweepData:
-    """Read a sweep with the curves of all its metrics, as a file cannot ask for them later."""
-    data = read_sweep(reader, sid, settings, most_points=_MOST_POINTS)
-    shown = data.sweep.metric.name if data.sweep.metric else ""
-    others = [*(name for name in data.metrics if name != shown), RUNTIME]
-    return replace(data, more=read_more(reader, data.sweep, data.drawn, others))
-
-
 def encode_sweep(data: SweepData) -> dict[str, Any]:
     """Return the data of the sweep's charts: columns, with an entry a trial."""
     sweep = data.sweep
-    points = points_of(sum(map(len, data.more.values())), _MOST_POINTS)
+    points = points_of(sum(map(len, data.more.values())), MOST_POINTS)
     return {
         "id": sweep.id,
         "at": data.status.at_ms,
@@ -241,6 +234,7 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "curves": pack_curves(data.curves, data.is_log, data.points, data.longest),
         "metrics": data.metrics,
         "table": encode_table(sweep, data.trials, "", data.metrics) if data.more else None,
+        "pages": [*data.pages],
         "by": step_metrics(data.trials, data.metrics),
         "more": {name: pack_curves(some, None, points) for name, some in data.more.items()},
         "scale": encode_scale(data),

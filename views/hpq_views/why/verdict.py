@@ -178,12 +178,10 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
         else:
             text = f"{failed} failed; {failures}"
         out.append(Notice("trials-failed", text))
-    return [*out, *explain_troubles(sweep, status.workers)]
-
-
-def explain_troubles(sweep: SweepView, workers: Iterable[Worker]) -> list[Notice]:
-    """Return what views say of a sweep's files, its trials and the disks of its queue's workers."""
-    return [*explain_files(sweep), *explain_returns(sweep), *explain_disks(workers)]
+    out += explain_files(sweep)
+    out += explain_returns(sweep)
+    out += explain_disks(status.workers)
+    return out
 
 
 def explain_files(sweep: SweepView) -> list[Notice]:
@@ -204,8 +202,9 @@ def explain_returns(sweep: SweepView) -> list[Notice]:
     """Return a notice if a trial of an unfinished sweep returns to the queue again and again."""
     if sweep.returned is None or sweep.state.is_over:
         return []
-    notice = sweep.returned.notice
-    return [Notice(notice.code, f"{notice.text}; hpq show {sweep.id}/{sweep.returned.trial}")]
+    trial = sweep.returned.text.partition(" ")[0].removeprefix("#")
+    text = f"{sweep.returned.text}; hpq show {sweep.id}/{trial}"
+    return [Notice(sweep.returned.code, text)]
 
 
 def explain_disks(workers: Iterable[Worker]) -> list[Notice]:

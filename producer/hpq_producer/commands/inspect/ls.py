@@ -47,8 +47,7 @@ def ls(
         ids = reader.sweeps.ids(None if everything or picks else n)
         found, best = reader.sweeps.best_of_each(reader.sweeps.get_each(ids))
         sweeps = [one for one in found if isinstance(one, SweepView)]
-        workers = None if output.is_data else reader.workers.live()
-        waits = explain_waits(reader, sweeps, session, workers)
+        waits = explain_waits(reader, sweeps, session)
         if picks:
             sweeps = _picked(sweeps, best, waits, tag, only)[: None if everything else n]
             found = list(sweeps)
@@ -70,7 +69,7 @@ def ls(
                 print_message(f"! {clean(sid)}: {clean(words)}")
             for line in _unreadable(found):
                 print_message(line)
-            for notice in explain_disks(workers or ()):
+            for notice in explain_disks(reader.workers.live()):
                 print_message(f"! {notice}")
         else:
             print_message(

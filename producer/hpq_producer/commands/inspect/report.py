@@ -32,12 +32,11 @@ def report(
         library(name, "hpq report")
     # Here, since the modules above may be missing.
     from hpq_views.page.render import sweep_page  # noqa: PLC0415
-    from hpq_views.page.sweep_data import read_report  # noqa: PLC0415
+    from hpq_views.page.report import read_report  # noqa: PLC0415
 
     with open_session() as session:
         ids = list(dict.fromkeys(session.find(one) for one in (sweep or (None,))))
-        reader, settings = session.reader, session.settings
-        page = sweep_page([read_report(reader, session.find(sid), settings) for sid in ids])
+        page = sweep_page([read_report(session, session.find(sid)) for sid in ids])
     file = out or Path(f"{ids[0]}.html")
     draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:

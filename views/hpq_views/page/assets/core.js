@@ -11,8 +11,8 @@ const RAMP = ['2878c8', '7069c8', '9a62bd', 'b8579c', 'cf5a66', 'c96a1a'].map((c
   [0, 2, 4].map((at) => parseInt(c.slice(at, at + 2), 16)),
 );
 
-async function inflate(id) {
-  const bytes = Uint8Array.from(atob($('#' + id).textContent), (c) => c.charCodeAt(0));
+async function inflate(part) {
+  const bytes = Uint8Array.from(atob(part.textContent), (c) => c.charCodeAt(0));
   return new Response(
     new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')),
   ).text();
@@ -77,6 +77,11 @@ const ages = (inside) => {
       minute: '2-digit',
       timeZoneName: 'short',
     });
+};
+const partsOf = (html) => {
+  const { content } = el('template', '', { innerHTML: html }); // the server escapes every value
+  ages(content);
+  return content;
 };
 const stem = (name) =>
   name

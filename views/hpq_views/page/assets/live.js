@@ -8,11 +8,6 @@ $('#live').after(updated);
 const say = (text) => {
   if ($('#live').textContent !== text) $('#live').textContent = text;
 };
-const partsOf = (html) => {
-  const { content } = el('template', '', { innerHTML: html }); // the server escapes every value
-  ages(content);
-  return content;
-};
 function reordered(old, { moved, to, of, ...columns }) {
   // The moved settings at their places, as the server says; the others keep their order.
   const gone = new Set(moved),

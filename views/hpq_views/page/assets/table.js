@@ -262,12 +262,9 @@ const table = {
                 className: isNumber(v) || (v === null && text) ? 'num' : '',
                 title: String(text).length > 30 ? text : '',
               });
-            if (c.id === 'n' && S.link)
-              cell.replaceChildren(
-                boxOf(`Choose trial ${v}`),
-                ' ',
-                el('a', text, { href: S.link(v) }),
-              );
+            const href = c.id === 'n' && S.link?.(v);
+            if (href) cell.replaceChildren(el('a', text, { href }));
+            if (c.id === 'n' && $('#chosen')) cell.prepend(boxOf(`Choose trial ${v}`), ' ');
             return cell;
           }),
         );
@@ -354,7 +351,7 @@ const panel = {
     now.append(
       top,
       list,
-      S.link
+      S.link?.(t.n[i])
         ? el('a', 'Curves, log and files', { href: S.link(t.n[i]) })
         : el('p', `hpq show ${d.id}/${t.n[i]}`, { className: 'soft' }),
     );
@@ -474,7 +471,8 @@ addEventListener('click', async (event) => {
   }, 1500);
 });
 addEventListener('keydown', (event) => {
-  if (event.key === 'Escape' && S.sel >= 0 && event.target.tagName !== 'CANVAS') select(S.sel);
+  if (event.key !== 'Escape' || $('dialog[open]')) return; // it closes the dialog
+  if (S.sel >= 0 && event.target.tagName !== 'CANVAS') select(S.sel);
 });
 addEventListener('hashchange', follow);
 const repaint = () => {
@@ -487,7 +485,7 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
 
 async function loadPlotly() {
   const script = el('script');
-  if ($('#plotly')) script.textContent = await inflate('plotly');
+  if ($('#plotly')) script.textContent = await inflate($('#plotly'));
   else
     await new Promise((done, fail) => {
       Object.assign(script, { src: '/plotly.js', onload: done, onerror: fail });
@@ -501,7 +499,7 @@ async function loadPlotly() {
 async function start() {
   ages();
   try {
-    S.all = JSON.parse(await inflate('data'));
+    S.all = JSON.parse(await inflate($('#data')));
     S.all.forEach(prepare);
     follow();
     if (document.body.dataset.live) poll();

@@ -175,9 +175,11 @@ function cellOf(v, tag, folder) {
   return cell;
 }
 let isAtEnd = true; // of the log
-$('#log pre').addEventListener('scroll', ({ target }) => {
+const watchLog = ({ target }) => {
+  if (!target.matches?.('#log pre')) return;
   isAtEnd = target.scrollTop + target.clientHeight >= target.scrollHeight - 40;
-});
+};
+addEventListener('scroll', watchLog, true);
 S.onPart = (part) => {
   const { points, system } = part.dataset;
   if (points) drawCurves(onAxis(JSON.parse(points)));
@@ -195,4 +197,4 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
   }
 });
 ages();
-for (const part of [...$('#listing').children]) S.onPart(part);
+for (const part of $$('#listing > *')) S.onPart(part);
