@@ -20,9 +20,9 @@ from hpq.domain.budget import Budget
 from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Claim, TrialId, TrialState
 from hpq.redis.client import connect
-from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import NewRow

@@ -20,10 +20,10 @@ from hpq.domain.sweep import Launch, Metric, SweepView
 from hpq.search.distributions import Categorical, IntUniform, LogUniform, Uniform
 from hpq.search.samplers import Sampler, Search
 from hpq.search.space import Space
-from hpq.store.enqueue import SweepWriter
 from hpq.store.events import SweepHistory
 from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.search import encode_search
 from hpq.store.wire.trial import encode_new

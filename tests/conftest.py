@@ -16,10 +16,10 @@ from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Claim
 from hpq.redis.client import connect
 from hpq.store.control import SweepControl
-from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from tests.support.golden import Golden

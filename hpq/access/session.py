@@ -40,7 +40,7 @@ from hpq.store.scripts import StoreContext
 from hpq.store.sweep_reader import SweepReader
 
 if TYPE_CHECKING:
-    from hpq.store.enqueue import SweepWriter
+    from hpq.store.sweep_writer import SweepWriter
 
 
 def load_settings() -> Settings:
@@ -92,7 +92,7 @@ class Session:
 
     def writer(self) -> SweepWriter:
         """Build the writer that creates sweeps and adds trials."""
-        from hpq.store.enqueue import SweepWriter  # noqa: PLC0415  most commands only read
+        from hpq.store.sweep_writer import SweepWriter  # noqa: PLC0415  most commands only read
 
         return SweepWriter(self.context)
 

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from hpq import process as hpq_process
+from hpq import process_start as hpq_process
 from hpq.domain.sweep import Launch
 from hpq.domain.trial import Json, Params
 from hpq.errors import BadParams, SettingsError

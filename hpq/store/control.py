@@ -93,7 +93,9 @@ class SweepControl:
         """
         queued = 0
         for start in range(0, len(numbers), BATCH_ROWS):
-            reply, rest = self._scripts.run("retry", sid, *numbers[start : start + BATCH_ROWS])
+            reply, rest = self._scripts.run(
+                "requeue_ended", sid, *numbers[start : start + BATCH_ROWS]
+            )
             check_reply(sid, reply)
             self._context.mint(rest[0], rest[1])
             queued += int(rest[2])

@@ -26,7 +26,7 @@ from typer.main import get_command
 from typer.models import ParameterInfo
 
 from hpq import __version__
-from hpq import process as hpq_process
+from hpq import process_start as hpq_process
 from hpq.error_codes import ExitCode
 from hpq.errors import HpqError, UserError
 from hpq.interrupts import Interruptible

@@ -16,7 +16,7 @@ from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.outage_log import OutageLog
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import Progress
-from hpq_worker.suggest.processes import SuggesterProcesses
+from hpq_worker.suggest.start_suggesters import SuggesterProcesses
 
 
 def _no_suggester(sid: str) -> SuggestLease:

@@ -42,9 +42,9 @@ LAYERS = {
         error_codes gpus interrupts reporting sanitize
         notice
         errors
-        datasets domain extras in_process shell wandb
+        datasets domain extras agent_loop shell wandb
         redis search yamlfile
-        private_files process settings store.wire
+        private_files process_start settings store.wire
         filestore private_server
         code store
         access archive
@@ -67,13 +67,13 @@ LAYERS = {
         actions cli enqueue
         __main__ commands.machines python_api
         commands.admin commands.change commands.make_sweep
-        commands.inspect function_worker
+        commands.inspect agent_worker
     """,
     "hpq_worker": """
         process ticket
         health runner suggest
         lease trainers
-        files function_agent
+        files agent
         attempt
         consumer foreground
         supervisor

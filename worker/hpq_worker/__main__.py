@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 
 from redis.exceptions import RedisError
 
-from hpq import process as hpq_process
+from hpq import process_start as hpq_process
 from hpq.errors import HpqError, UserError
 from hpq.redis.client import connect
 from hpq.settings import Settings, read, unknown_settings

@@ -16,7 +16,7 @@ from hpq.kubernetes.redis_access import (
     kubectl_of,
     recreate_secrets,
 )
-from hpq_ops.doctor.local import Finding, good, note, poor, wrong
+from hpq_ops.doctor.checkup import Finding, good, note, poor, wrong
 from hpq_views.text.text import trials_of
 from hpq_views.why.pods import explain_pods, remedy_of
 

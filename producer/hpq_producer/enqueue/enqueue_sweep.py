@@ -21,8 +21,8 @@ from hpq.domain.sweep import Keep, SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.search.replicates import replicated
-from hpq.store.enqueue import SweepWriter
 from hpq.store.scripts import BATCH_ROWS
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import NewRow, SignRow, encode_new
 from hpq_producer.capacity import check_capacity

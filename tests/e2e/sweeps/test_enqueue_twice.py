@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from hpq.store.enqueue import SweepWriter
+from hpq.store.sweep_writer import SweepWriter
 from tests.support.constants import DEADLINE_S
 
 SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
 # The command line, which is killed when its first rows are written.
 KILLED = """
 import os, signal
-from hpq.store.enqueue import SweepWriter
+from hpq.store.sweep_writer import SweepWriter
 from hpq_producer.cli import main
 add_rows = SweepWriter.add_rows
 

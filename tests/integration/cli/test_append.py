@@ -15,10 +15,10 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Claim
 from hpq.search.space import Space
 from hpq.store.control import SweepControl
-from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import Scripts
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.attempt import open_claim
 from hpq.store.wire.trial import encode_new

@@ -13,7 +13,7 @@ from redis import Redis
 from hpq.domain.attempt import WorkerPresence
 from hpq.settings import read
 from hpq.store.trials import TrialStore
-from hpq_ops.doctor.local import checkup
+from hpq_ops.doctor.checkup import checkup
 from tests.support.data_files import mnist_files
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]

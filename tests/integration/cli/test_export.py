@@ -19,7 +19,7 @@ from hpq.domain.constraint import Constraint
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Claim, Failure, FailureKind, Json, Point, TrialState
-from hpq.store.enqueue import SweepWriter
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from tests.support.desk import Done

@@ -30,9 +30,9 @@ from hpq.domain.sweep import Goal, Launch, Metric, ObjectiveValue, SweepView
 from hpq.domain.trainer_specs import built_in_launch
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
-from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq_producer.python_api.frames import trials_frame, write_parquet

@@ -25,8 +25,8 @@ from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Counts, Goal, Metric, SweepView
 from hpq.domain.trial import Claim, Point, UsageCurves
 from hpq.store.control import SweepControl
-from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.trial import encode_new
 from tests.integration.page.conftest import Tab

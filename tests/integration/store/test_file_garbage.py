@@ -16,10 +16,10 @@ from hpq.domain.sweep import Keep, Launch, SweepView
 from hpq.domain.trial import TrialId, Unstored
 from hpq.redis.client import connect
 from hpq.store.control import SweepControl
-from hpq.store.enqueue import SweepWriter
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.trial import NewRow
 from tests.support.store_calls import Shelf, beat, end, remove_all, take, was_killed

@@ -14,9 +14,9 @@ from hpq.domain.attempt import Nothing, Outcome, WorkerPresence
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
-from hpq.store.enqueue import SweepWriter
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import BATCH_ROWS, Scripts, StoreContext
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.server import calls, temporary_server
@@ -158,4 +158,6 @@ def test_no_command_does_more_for_30_000_trials_than_for_a_part_of_them(
     assert not control.remove(sid)
     assert {"create", "set_run_cap", "control resume", "control cancel", "remove"} < set(most)
     del most["add_rows"]  # the fixture sends all rows at once
-    assert most.pop("retry") < 4 * BATCH_ROWS and max(most.values()) < 80, list(most.items())
+    assert most.pop("requeue_ended") < 4 * BATCH_ROWS and max(most.values()) < 80, list(
+        most.items()
+    )

@@ -21,8 +21,8 @@ from hpq.domain.sweep import Launch, SweepState
 from hpq.domain.trial import USAGE, Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
-from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
+from hpq.store.sweep_writer import SweepWriter
 from tests.support.store_calls import ask, reaped, take
 
 LEASE = 30_000

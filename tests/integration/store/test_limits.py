@@ -13,9 +13,9 @@ from hpq.domain.sweep import MAX_PRIORITY, SweepState, SweepView
 from hpq.domain.trial import Claim, TrialState
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
-from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.yamlfile.strict_model import value_of
 from hpq_ops.audit.sweep_audit import audit_sweep

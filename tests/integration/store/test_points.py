@@ -18,10 +18,10 @@ from hpq.domain.trial import Checkpoint, Claim, FailureKind, Point, TrialId, Tri
 from hpq.errors import DecodeError
 from hpq.redis.client import connect
 from hpq.store.control import SweepControl
-from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext, source
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.trial import Entry, NewRow, join_points
 from tests.support.store_calls import LEASE, beat, end, fail, take

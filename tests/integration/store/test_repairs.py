@@ -20,7 +20,7 @@ from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.errors import NotFound, UserError
 from hpq.store.control import SweepControl
-from hpq.store.enqueue import SweepWriter
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.tickets import Tickets
 from tests.support.store_calls import reaped
 

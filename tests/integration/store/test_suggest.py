@@ -22,17 +22,17 @@ from hpq.search.distributions import IntUniform
 from hpq.search.samplers import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.control import SweepControl
-from hpq.store.enqueue import SweepWriter
 from hpq.store.events import SweepHistory
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.search import encode_search
 from hpq_ops.audit.sweep_audit import audit_sweep
-from hpq_worker.suggest import processes
+from hpq_worker.suggest import start_suggesters as processes
 from hpq_worker.suggest.loop import Suggester
 from tests.support.constants import DEADLINE_S
 from tests.support.store_calls import ask, end, take

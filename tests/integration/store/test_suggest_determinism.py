@@ -15,11 +15,11 @@ from hpq.domain.trial import Params, TrialId
 from hpq.search.distributions import Uniform
 from hpq.search.samplers import Sampler, Search
 from hpq.search.space import Space
-from hpq.store.enqueue import SweepWriter
 from hpq.store.events import SweepHistory
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
+from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.search import encode_search
 from hpq_worker.suggest.loop import Suggester

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from hpq import process as hpq_process
+from hpq import process_start as hpq_process
 from hpq.errors import SettingsError
 from hpq.redis import credentials
 from hpq.redis.client import connect

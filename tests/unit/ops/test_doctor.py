@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hpq.kubernetes.pods import read_cluster
+from hpq_ops.doctor.checkup import Finding
 from hpq_ops.doctor.cluster import _redis, _workers, keys_agree
-from hpq_ops.doctor.local import Finding
 from tests.support.kube_api import KubeApi, pod, workers
 
 KUBECTL = "kubectl --context moon -n apollo"

@@ -64,7 +64,7 @@ def test_a_command_that_shows_a_sweep_imports_only_what_it_shows(
     tmp_path: Path, command: str
 ) -> None:
     found = modules_after(COMMAND.format([command]), tmp_path)
-    assert not found & {"rq", "yaml", "sklearn", "hpq.store.enqueue", "hpq.kubernetes.pods"}
+    assert not found & {"rq", "yaml", "sklearn", "hpq.store.sweep_writer", "hpq.kubernetes.pods"}
     assert ("hpq_views.analysis.importance" in found) == (command == "summary")
 
 

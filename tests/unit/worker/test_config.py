@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from hpq.in_process import PYTHON, AgentError, serve
+from hpq.agent_loop import PYTHON, AgentError, serve
 from hpq_worker.process.config import WORKER, CallerConfig, WorkerConfig, receive, start
 
 ECHO = """

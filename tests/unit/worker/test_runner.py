@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hpq_worker.process.protocol import RunRequest
-from hpq_worker.runner.process import RunnerKey, RunnerProcess
+from hpq_worker.runner.runner_process import RunnerKey, RunnerProcess
 from tests.support.constants import DEADLINE_S
 
 MINE = """

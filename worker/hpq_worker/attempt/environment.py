@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 import hpq
-from hpq import process as hpq_process
+from hpq import process_start as hpq_process
 from hpq.domain.sweep import RunnableSweep, Wandb
 from hpq.domain.trial import Claim
 from hpq.reporting import AGENT

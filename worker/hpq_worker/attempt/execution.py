@@ -49,7 +49,7 @@ from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import TURN_S, Progress
 from hpq_worker.runner.caller import Caller
 from hpq_worker.runner.failures import ruins_process
-from hpq_worker.runner.process import RunnerProcess
+from hpq_worker.runner.runner_process import RunnerProcess
 
 _TAIL_BYTES = 65_536  # of the log, to make a failure's line from; each of many ranks has its stack
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have

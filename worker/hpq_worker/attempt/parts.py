@@ -19,7 +19,7 @@ from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import Progress
 from hpq_worker.runner.caller import Caller
-from hpq_worker.suggest.processes import SuggesterProcesses
+from hpq_worker.suggest.start_suggesters import SuggesterProcesses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from hpq.store.wire import records
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallerConfig:
-    """The pipes of the process that called `hpq.agent`, and its limits; hpq.in_process sends it."""
+    """The pipes of the process that called `hpq.agent`, and its limits; hpq.agent_loop sends it."""
 
     commands: int
     answers: int

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from hpq import process as hpq_process
+from hpq import process_start as hpq_process
 from hpq.redis import credentials
 from hpq.settings import IN_POD, Settings
 from hpq_worker.process.protocol import AttemptEnd

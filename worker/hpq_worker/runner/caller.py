@@ -76,7 +76,7 @@ class Caller:
         return 0
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send a message; hpq.in_process lists them."""
+        """Send a message; hpq.agent_loop lists them."""
         self._send(encode(message))
 
     def tell_over(self, error: str = "", *, again: bool = False) -> None:

@@ -138,7 +138,7 @@ def run_trials(
         UsageError: the sweep cannot run here, is held, or a trial exceeded its time limit.
     """
     try:
-        from hpq.in_process import AgentError, Attempt, serve  # noqa: PLC0415 - not in every Python
+        from hpq.agent_loop import AgentError, Attempt, serve  # noqa: PLC0415 - not in every Python
         from hpq.reporting import set_sink  # noqa: PLC0415
     except ImportError:
         raise UsageError("wandb.agent needs hpq; run `hpq exec python SCRIPT`") from None

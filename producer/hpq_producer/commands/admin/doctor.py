@@ -19,8 +19,8 @@ from hpq.error_codes import ExitCode
 from hpq.errors import HpqError
 from hpq.kubernetes.api import KubernetesApi
 from hpq.settings import ABOUT, Settings, describe, read, variable
+from hpq_ops.doctor.checkup import Finding, checkup, note
 from hpq_ops.doctor.cluster import cluster_checkup, keys_agree
-from hpq_ops.doctor.local import Finding, checkup, note
 from hpq_producer.commands.common_flags import Context, Namespace, Output
 from hpq_views.text.console import show_lines, show_table, stdout_info
 from hpq_views.text.output import Format, show_data

@@ -12,8 +12,8 @@ from typer import Argument
 
 import hpq
 from hpq.access.session import load_settings
+from hpq.agent_loop import PYTHON
 from hpq.errors import UserError
-from hpq.in_process import PYTHON
 from hpq.private_server.attach_or_start import attach
 
 _HPQ = Path(hpq.__file__).resolve().parent

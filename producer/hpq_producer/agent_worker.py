@@ -1,7 +1,7 @@
-"""`python -m hpq_producer.function_worker SWEEP`: the worker of `hpq.agent`.
+"""`python -m hpq_producer.agent_worker SWEEP`: the worker of `hpq.agent`.
 
 It becomes one worker process, bound to the sweep, without a supervisor: the caller is its parent.
-That process reads the configuration on stdin, which hpq.in_process wrote; an error here reads it.
+That process reads the configuration on stdin, which hpq.agent_loop wrote; an error here reads it.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class _Worker:
             "count": count,
         }
         python = os.environ.get(PYTHON) or sys.executable
-        words = [python, "-P", "-m", "hpq_producer.function_worker", sweep]
+        words = [python, "-P", "-m", "hpq_producer.agent_worker", sweep]
         # A session of its own: Ctrl-C must reach this process alone.
         self._process = subprocess.Popen(
             words, stdin=subprocess.PIPE, pass_fds=fds, start_new_session=True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hpq.in_process import Attempt, serve
+from hpq.agent_loop import Attempt, serve
 from hpq.reporting import flatten, set_sink
 from hpq_worker.process.protocol import read_run
 from hpq_worker.runner.trial_api import Trial
@@ -15,7 +15,7 @@ def agent(sweep: Any, function: Callable[[Any, Trial], Any], count: int | None =
     """Call `function(params, trial)` for trials of a sweep that this machine enqueued, in turn.
 
     It returns when the sweep is over, or after `count` trials. Once a trial is cancelled or pruned,
-    `trial.report` raises `hpq.in_process.Stopped`. An exception fails the trial.
+    `trial.report` raises `hpq.agent_loop.Stopped`. An exception fails the trial.
 
     Args:
         sweep: the id of a sweep with `trainer: function`, or an object whose `id` it is.

@@ -1,4 +1,4 @@
-"""Check the server and its configuration, the workers, the data and the code key."""
+"""Check the server and its configuration, the workers, the store, the data and this machine."""
 
 from __future__ import annotations
 
