@@ -26,7 +26,7 @@ _HOMES = {
     "SweepTrial": "hpq_producer.python_api.trial",
     "TimedOut": "hpq.errors",
     "Trial": "hpq_worker.runner.trial_api",
-    "agent": "hpq_worker.agent",
+    "agent": "hpq_worker.function_agent",
     "device": "hpq_worker.trainers.device",  # the module itself
     "enqueue": "hpq_producer.python_api.enqueue_from_python",
     "errors": "hpq.errors",  # the module itself
@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from hpq_producer.python_api.sweep import Sweep as Sweep
     from hpq_producer.python_api.sweep import sweeps as sweeps
     from hpq_producer.python_api.trial import SweepTrial as SweepTrial
-    from hpq_worker.agent import agent as agent
+    from hpq_worker.function_agent import agent as agent
     from hpq_worker.runner.trial_api import Trial as Trial
     from hpq_worker.trainers import device as device
     from hpq_worker.trainers.cifar10 import Augmented as Augmented

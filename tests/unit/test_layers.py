@@ -73,7 +73,7 @@ LAYERS = {
         process ticket
         health runner suggest
         lease trainers
-        files agent
+        files function_agent
         attempt
         consumer foreground
         supervisor
