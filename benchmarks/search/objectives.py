@@ -26,7 +26,7 @@ from benchmarks.search.functions import Function, Params
 from benchmarks.search.ours import space_of, suggest
 from benchmarks.search.table import no_worse
 from hpq.search.samplers import Sampler, Search
-from hpq_worker.suggest.chooser import Chooser
+from hpq_worker.suggest.choose_sampler import Chooser
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore")

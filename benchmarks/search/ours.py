@@ -22,7 +22,7 @@ from hpq.search.samplers import Sampler, Search
 from hpq.search.space import Space
 from hpq.yamlfile.problems import Problems, SourceMap
 from hpq_producer.sweepfile import parameters
-from hpq_worker.suggest.chooser import Chooser
+from hpq_worker.suggest.choose_sampler import Chooser
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

@@ -28,7 +28,7 @@ from hpq.private_server.keeper import open_lock, try_lock
 from hpq.redis.credentials import parse, redact
 from hpq.settings import Settings
 from hpq.shell import shell_hint
-from hpq.store.wire import records
+from hpq.store.wire import decode
 
 NAMESPACE = "hpq"  # the default
 BACKGROUND = "background"
@@ -89,20 +89,20 @@ class ConnectionRecord:
         return variables
 
 
-_RECORD = records.Record(
+_RECORD = decode.Record(
     ConnectionRecord,
-    pid=records.whole,
-    port=records.whole,
-    context=records.text,
-    namespace=records.text,
-    service=records.text,
-    user=records.text,
-    prefix=records.text,
-    password_file=records.text,
-    code_key_file=records.text,
-    trouble=records.text,
-    scheme=records.text,
-    ca_file=records.text,
+    pid=decode.whole,
+    port=decode.whole,
+    context=decode.text,
+    namespace=decode.text,
+    service=decode.text,
+    user=decode.text,
+    prefix=decode.text,
+    password_file=decode.text,
+    code_key_file=decode.text,
+    trouble=decode.text,
+    scheme=decode.text,
+    ca_file=decode.text,
 )
 
 

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, urlencode
 from hpq.errors import UserError
 from hpq.private_files import private_file
 from hpq.redis import credentials, tls
-from hpq.store.wire import records
+from hpq.store.wire import decode
 
 TOKEN_PREFIX = "hpq-invite-1-"
 _ANY_TOKEN_PREFIX = re.compile(r"hpq-invite-\d+-")
@@ -132,12 +132,12 @@ class Invitation:
         return folder
 
 
-_INVITATION = records.Record(
+_INVITATION = decode.Record(
     Invitation,
-    url=records.text,
-    settings=records.by_name(records.text),
-    files=records.by_name(records.text),
-    versions=records.by_name(records.text),
+    url=decode.text,
+    settings=decode.by_name(decode.text),
+    files=decode.by_name(decode.text),
+    versions=decode.by_name(decode.text),
 )
 _HEAD = "server.json"
 _SECRETS = ("password", "password_file")

@@ -1,4 +1,7 @@
-"""The address and credentials of a cluster's Redis: its Service, its pods, and Secrets."""
+"""The address and credentials of a cluster's Redis: its Service, its pods, and Secrets.
+
+The local port of `hpq connect` is in port_forward.py.
+"""
 
 from __future__ import annotations
 

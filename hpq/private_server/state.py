@@ -21,7 +21,7 @@ from hpq.errors import OutOfReach
 from hpq.private_files import why_not_private
 from hpq.private_server import keeper
 from hpq.private_server.binary import Binary
-from hpq.store.wire import records
+from hpq.store.wire import decode
 
 SERVER_LOG = "server.log"
 # statfs(2): file systems that several machines mount, by f_type
@@ -68,15 +68,15 @@ class Record:
         return Binary(family=self.family, version=self.version, path=Path(self.path))
 
 
-_RECORD = records.Record(
+_RECORD = decode.Record(
     Record,
-    family=records.text,
-    version=records.several(records.whole),
-    path=records.text,
-    socket=records.text,
-    host=records.text,
-    server_pid=records.whole,
-    keeper_pid=records.whole,
+    family=decode.text,
+    version=decode.several(decode.whole),
+    path=decode.text,
+    socket=decode.text,
+    host=decode.text,
+    server_pid=decode.whole,
+    keeper_pid=decode.whole,
 )
 
 

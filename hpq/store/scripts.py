@@ -30,11 +30,11 @@ UNFINISHED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire aft
 # The parts of lua/lib before every script, in this order, and those that only some scripts need.
 _PRELUDE = ("prelude", "owners", "sweeps", "workers", "points", "memory", "files", "moves")
 _SHARED: Mapping[str, tuple[str, ...]] = {
-    "beat": ("ends", "early", "reports"),
+    "beat": ("ends", "early_termination", "reports"),
     "claim": ("sweep_order", "sharing"),
-    "commit": ("ends", "early", "reports", "circuit_breaker"),
+    "commit": ("ends", "early_termination", "reports", "circuit_breaker"),
     "control": ("ends",),
-    "create": ("ends", "early", "reports", "sharing"),
+    "create": ("ends", "early_termination", "reports", "sharing"),
     "finish_restore": ("sharing",),
     "reap": ("ends", "server_restarts"),
     "record_newest_write": ("server_restarts",),

@@ -20,7 +20,7 @@ from rq.serializers import JSONSerializer
 
 from hpq.store.keys import Keys
 
-TASK = "hpq_worker.ticket.wake"  # the only function a ticket may name
+TASK = "hpq_worker.rq_job.wake"  # the only function a ticket may name
 _TICKET_S = 86_400  # an older one still wakes a worker
 _MAX_TICKETS = 1_000  # minted in one call
 _NOT_A_TICKET = (ResponseError, zlib.error, ValueError, LookupError, TypeError, RecursionError)

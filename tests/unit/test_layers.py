@@ -54,7 +54,7 @@ LAYERS = {
         text
         analysis targets
         export why
-        follow
+        follow stored_files
         command_output
         page watch
     """,
@@ -70,12 +70,12 @@ LAYERS = {
         commands.inspect agent_worker
     """,
     "hpq_worker": """
-        process ticket
+        process rq_job
         health runner suggest
         lease trainers
         files function_agent
         attempt
-        consumer foreground
+        consumer terminal_attempt
         supervisor
         __main__
     """,

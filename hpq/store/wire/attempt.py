@@ -18,7 +18,7 @@ from hpq.domain.trial import (
     Unstored,
 )
 from hpq.errors import DecodeError
-from hpq.store.wire import records
+from hpq.store.wire import decode
 from hpq.store.wire.fields import (
     Field,
     Reader,
@@ -45,26 +45,26 @@ _WHY_CHARACTERS = 200
 # As lua/claim.lua replies them.
 _OF_SWEEP = (b"created_ms", b"signature", b"timeout_s", b"stall_s")
 
-_FAILURE = records.Record(
+_FAILURE = decode.Record(
     Failure,
-    kind=records.word(FailureKind),
-    message=records.text,
-    fingerprint=records.text,
+    kind=decode.word(FailureKind),
+    message=decode.text,
+    fingerprint=decode.text,
 )
-OUTCOME = records.Record(
+OUTCOME = decode.Record(
     Outcome,
-    state=records.word(TrialState),
-    objective=records.optional(records.real),
-    best=records.optional(records.real),
-    values=records.several(records.real),
-    violations=records.several(records.real),
-    infeasible=records.flag,
-    step=records.whole,
-    failure=records.optional(_FAILURE),
-    ran_ms=records.optional(records.whole),
-    artifacts=records.optional(ARTIFACTS),
-    unstored=records.optional(UNSTORED),
-    usage=records.by_name(records.real),
+    state=decode.word(TrialState),
+    objective=decode.optional(decode.real),
+    best=decode.optional(decode.real),
+    values=decode.several(decode.real),
+    violations=decode.several(decode.real),
+    infeasible=decode.flag,
+    step=decode.whole,
+    failure=decode.optional(_FAILURE),
+    ran_ms=decode.optional(decode.whole),
+    artifacts=decode.optional(ARTIFACTS),
+    unstored=decode.optional(UNSTORED),
+    usage=decode.by_name(decode.real),
 )
 
 

@@ -21,23 +21,19 @@ from hpq.search.distributions import (
 from hpq.search.expressions import Expression
 from hpq.search.samplers import Sampler, Search
 from hpq.search.space import Follower, Space
-from hpq.store.wire import records
+from hpq.store.wire import decode
 from hpq.store.wire.fields import decoding, dumps_in_order, mapping
 
-_NUMBER = records.optional(records.real)
-_VALUES = records.several(records.anything)
-_READERS: Mapping[str, records.Record[Any]] = {
-    "categorical": records.Record(Categorical, values=_VALUES, constant=records.flag),
-    "weighted": records.Record(
-        Weighted, values=_VALUES, probabilities=records.several(records.real)
-    ),
-    "int_uniform": records.Record(IntUniform, low=records.whole, high=records.whole),
-    "uniform": records.Record(Uniform, q=_NUMBER, low=records.real, high=records.real),
-    "log_uniform": records.Record(LogUniform, q=_NUMBER, low=records.real, high=records.real),
-    "normal": records.Record(
-        Normal, q=_NUMBER, mu=records.real, sigma=records.real, log=records.flag
-    ),
-    "beta": records.Record(Beta, q=_NUMBER, a=records.real, b=records.real),
+_NUMBER = decode.optional(decode.real)
+_VALUES = decode.several(decode.anything)
+_READERS: Mapping[str, decode.Record[Any]] = {
+    "categorical": decode.Record(Categorical, values=_VALUES, constant=decode.flag),
+    "weighted": decode.Record(Weighted, values=_VALUES, probabilities=decode.several(decode.real)),
+    "int_uniform": decode.Record(IntUniform, low=decode.whole, high=decode.whole),
+    "uniform": decode.Record(Uniform, q=_NUMBER, low=decode.real, high=decode.real),
+    "log_uniform": decode.Record(LogUniform, q=_NUMBER, low=decode.real, high=decode.real),
+    "normal": decode.Record(Normal, q=_NUMBER, mu=decode.real, sigma=decode.real, log=decode.flag),
+    "beta": decode.Record(Beta, q=_NUMBER, a=decode.real, b=decode.real),
 }
 _NAMES: Mapping[type[Distribution], str] = {
     Categorical: "categorical",
@@ -48,26 +44,26 @@ _NAMES: Mapping[type[Distribution], str] = {
     Normal: "normal",
     Beta: "beta",
 }
-_TEST = records.Record(
-    Test, path=records.several(records.text), values=_VALUES, low=_NUMBER, high=_NUMBER
+_TEST = decode.Record(
+    Test, path=decode.several(decode.text), values=_VALUES, low=_NUMBER, high=_NUMBER
 )
-_PARTIAL = records.Record(Partial, tests=records.several(_TEST))
-_FOLLOWER = records.Record(
-    Follower, name=records.text, leader=records.text, leading=_VALUES, values=_VALUES
+_PARTIAL = decode.Record(Partial, tests=decode.several(_TEST))
+_FOLLOWER = decode.Record(
+    Follower, name=decode.text, leader=decode.text, leading=_VALUES, values=_VALUES
 )
-_SEARCH = records.Record(
+_SEARCH = decode.Record(
     Search,
-    space=records.anything,
-    sampler=records.word(Sampler),
-    seed=records.whole,
-    replicates=records.whole,
-    maximize=records.flag,
-    metric=records.text,
-    take=records.word(ObjectiveValue),
-    impute=records.word(Impute),
-    impute_while_running=records.optional(records.word(Impute)),
-    maximizes=records.several(records.flag),
-    constraints=records.whole,
+    space=decode.anything,
+    sampler=decode.word(Sampler),
+    seed=decode.whole,
+    replicates=decode.whole,
+    maximize=decode.flag,
+    metric=decode.text,
+    take=decode.word(ObjectiveValue),
+    impute=decode.word(Impute),
+    impute_while_running=decode.optional(decode.word(Impute)),
+    maximizes=decode.several(decode.flag),
+    constraints=decode.whole,
 )
 _APART = ("space", "maximizes", "constraints")
 

@@ -37,7 +37,7 @@ from hpq.domain.trial import Json
 from hpq.error_codes import Code
 from hpq.errors import DecodeError
 from hpq.notice import Notice
-from hpq.store.wire import records
+from hpq.store.wire import decode
 from hpq.store.wire.fields import (
     MOST,
     Reader,
@@ -56,51 +56,49 @@ from hpq.store.wire.fields import (
 _UNKEPT: tuple[Code, ...] = ("files-not-kept", "checkpoint-not-kept")
 _FILE = b"file:"  # each appended file is a field of the sweep's hash, file:STAGE
 
-_LAUNCH = records.Record(
+_LAUNCH = decode.Record(
     Launch,
-    trainer=records.text,
-    program=records.text,
-    command=records.several(records.text),
-    code=records.text,
-    reach=records.text,
-    code_dir=records.text,
-    pass_env=records.several(records.text),
-    resident=records.flag,
-    preload=records.several(records.text),
-    wandb=records.optional(records.word(Wandb)),
-    bundled=records.flag,
-    root=records.text,
-    home=records.text,
+    trainer=decode.text,
+    program=decode.text,
+    command=decode.several(decode.text),
+    code=decode.text,
+    reach=decode.text,
+    code_dir=decode.text,
+    pass_env=decode.several(decode.text),
+    resident=decode.flag,
+    preload=decode.several(decode.text),
+    wandb=decode.optional(decode.word(Wandb)),
+    bundled=decode.flag,
+    root=decode.text,
+    home=decode.text,
 )
-_METRIC = records.Record(
+_METRIC = decode.Record(
     Metric,
-    name=records.text,
-    goal=records.word(Goal),
-    take=records.word(ObjectiveValue),
-    target=records.optional(records.real),
-    impute=records.word(Impute),
-    impute_while_running=records.optional(records.word(Impute)),
-    terminate_on_nan=records.whole,
+    name=decode.text,
+    goal=decode.word(Goal),
+    take=decode.word(ObjectiveValue),
+    target=decode.optional(decode.real),
+    impute=decode.word(Impute),
+    impute_while_running=decode.optional(decode.word(Impute)),
+    terminate_on_nan=decode.whole,
 )
-_KEEP = records.Record(Keep, best=records.whole, last=records.whole)
-_EARLY = records.Record(
+_KEEP = decode.Record(Keep, best=decode.whole, last=decode.whole)
+_EARLY = decode.Record(
     EarlyTerminate,
-    rule=records.word(TerminationRule),
-    bands=records.several(records.whole),
-    eta=records.real,
-    strict=records.flag,
-    min_trials=records.whole,
+    rule=decode.word(TerminationRule),
+    bands=decode.several(decode.whole),
+    eta=decode.real,
+    strict=decode.flag,
+    min_trials=decode.whole,
 )
-_REACHED = records.Record(
-    TargetReached, trial=records.whole, value=records.real, target=records.real
-)
-_APPENDED = records.Record(
+_REACHED = decode.Record(TargetReached, trial=decode.whole, value=decode.real, target=decode.real)
+_APPENDED = decode.Record(
     AppendedFile,
-    at_ms=records.whole,
-    added=records.whole,
-    digest=records.text,
-    spec=records.by_name(records.anything),
-    origin=records.by_name(records.anything),
+    at_ms=decode.whole,
+    added=decode.whole,
+    digest=decode.text,
+    spec=decode.by_name(decode.anything),
+    origin=decode.by_name(decode.anything),
 )
 
 

@@ -37,7 +37,7 @@ from hpq.domain.trial import (
     short,
 )
 from hpq.errors import DecodeError
-from hpq.store.wire import records
+from hpq.store.wire import decode
 from hpq.store.wire.fields import (
     Reader,
     Row,
@@ -56,29 +56,32 @@ SignRow = Callable[[int, str], bytes]  # number and JSON of a trial → its row
 CheckRow = Callable[[int, bytes | None], bool]  # number and row → is it as it was signed?
 CheckOf = Callable[[str], CheckRow | None]  # of a sweep; None: this machine's key did not sign it
 
-CHECKPOINT = records.Record(
+CHECKPOINT = decode.Record(
     Checkpoint,
-    store=records.text,
-    path=records.text,
-    step=records.whole,
-    last=records.optional(records.real),
-    best=records.optional(records.real),
-    counts=records.by_name(records.whole),
-    logged=records.whole,
-    further=records.by_name(records.real),
+    store=decode.text,
+    path=decode.text,
+    step=decode.whole,
+    last=decode.optional(decode.real),
+    best=decode.optional(decode.real),
+    counts=decode.by_name(decode.whole),
+    logged=decode.whole,
+    further=decode.by_name(decode.real),
 )
-ARTIFACTS = records.Record(
-    Artifacts, store=records.text, path=records.text, files=records.by_name(records.whole)
+ARTIFACTS = decode.Record(
+    Artifacts,
+    store=decode.text,
+    path=decode.text,
+    files=decode.by_name(decode.whole),
 )
-UNSTORED = records.Record(Unstored, store=records.text, path=records.text, folder=records.text)
-PRUNING = records.Record(
+UNSTORED = decode.Record(Unstored, store=decode.text, path=decode.text, folder=decode.text)
+PRUNING = decode.Record(
     Pruning,
-    rule=records.text,
-    band=records.whole,
-    rank=records.whole,
-    n=records.whole,
-    threshold=records.real,
-    value=records.real,
+    rule=decode.text,
+    band=decode.whole,
+    rank=decode.whole,
+    n=decode.whole,
+    threshold=decode.real,
+    value=decode.real,
 )
 METRIC_BREAK = "\n"  # between the names in `metric_order`
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x

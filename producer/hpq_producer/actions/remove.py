@@ -13,7 +13,7 @@ from hpq.notice import Notice
 from hpq.redis.credentials import redact
 from hpq.store.file_garbage import FileGarbage
 from hpq_producer.actions.steer import control_of
-from hpq_views.command_output.stored_files import store_here
+from hpq_views.stored_files import store_here
 from hpq_views.text.text import clean
 
 

@@ -13,7 +13,7 @@ from hpq.errors import UserError
 from hpq.extras import library
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.history import read_curves
-from hpq_views.analysis.records import HISTORY_COLUMNS, column_order
+from hpq_views.analysis.output_records import HISTORY_COLUMNS, column_order
 from hpq_views.text.text import WHY_THINNED, trials_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.importance import Importance
+from hpq_views.analysis.output_records import budget_record, state_word
 from hpq_views.analysis.pareto_front import Front
-from hpq_views.analysis.records import budget_record, state_word
 from hpq_views.analysis.selection import (
     Selection,
     best_trials,

@@ -16,10 +16,10 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Failure, Params, TrialState, TrialView
 from hpq_producer.python_api.frames import Metrics, history_frame
 from hpq_views.analysis.history import Attempt, attempts_of
-from hpq_views.analysis.records import best_values, flat_record
+from hpq_views.analysis.output_records import best_values, flat_record
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.command_output.logs import Cleaner, read_log
-from hpq_views.command_output.ranking import result_columns, result_row
+from hpq_views.command_output.results_table import result_columns, result_row
 from hpq_views.text.style import Span, plain
 from hpq_views.text.tables import Column, lay
 from hpq_views.text.text import clean

@@ -34,10 +34,10 @@ from hpq.yamlfile.document import (
     read,
     resolve,
 )
-from hpq.yamlfile.problems import Problems, SourceMap, nearest, printable, shown
+from hpq.yamlfile.problems import Problems, SourceMap, printable, shown
 from hpq.yamlfile.strict_model import check
 from hpq.yamlfile.yaml_reader import Document
-from hpq_producer.sweepfile import compatibility, conditions, parameters
+from hpq_producer.sweepfile import check_code, conditions, parameters
 from hpq_producer.sweepfile.early_terminate import Hyperband
 from hpq_producer.sweepfile.key_types import Name
 from hpq_producer.sweepfile.model import (
@@ -50,6 +50,7 @@ from hpq_producer.sweepfile.model import (
 )
 from hpq_producer.sweepfile.parameters import ENTRY
 from hpq_producer.sweepfile.spec import LIST, SweepSpec, check_count
+from hpq_producer.sweepfile.unknown_keys import drop_unknown
 
 _LIST_TRAINER = "cifar10"  # the format of the article's list has no key for the code
 
@@ -84,12 +85,12 @@ def load(
         data.setdefault("trainer", _LIST_TRAINER)
     out = Problems(top.source_map)
     if not isinstance(root, list):
-        _drop_unknown(data, out)
+        drop_unknown(data, SweepFile.model_fields, out)
     keys = check(CommonKeys if isinstance(root, list) else SweepFile, data, (), out)
     _check_together(data, keys, out)
     built_in = None if "program" in data else BUILT_IN.get(str(data.get("trainer")))
     if built_in is None:
-        compatibility.check_words(top.words, out)
+        check_code.check_words(top.words, out)
     space: Space | None = None
     listed: tuple[ParameterSet, ...] = ()
     points: tuple[ParameterSet, ...] = ()
@@ -121,18 +122,6 @@ def load(
     return replace(spec, warnings=out.sorted_warnings())
 
 
-def _drop_unknown(data: dict[str, Json], out: Problems) -> None:
-    """Drop the top-level keys that W&B ignores, with a warning each.
-
-    A key like a known one stays, as does a flag's: `check` reports them.
-    """
-    for key in [*data]:
-        is_known = key in SweepFile.model_fields or key in SweepFile.rejected
-        if not (is_known or (key,) in out.source_map.flags or nearest(key, SweepFile.model_fields)):
-            out.warn((key,), "unknown key, ignored, as by W&B; remove it", code="key-ignored")
-            del data[key]
-
-
 def _parse(path: Path, text: str) -> Document:
     """Parse the text, or else the file: a mapping, or a list of trials."""
     content = text or read(path)
@@ -161,7 +150,7 @@ def _space(data: Data, built_in: TrainerSpec | None, out: Problems) -> Space:
     leaves = parameters.read_leaves(data["parameters"], ("parameters",), out)
     space = _conditioned(data, leaves, out)
     if built_in is not None:
-        compatibility.check_space(built_in, space, out)
+        check_code.check_space(built_in, space, out)
     largest = 0
     for names, leaf in space.parameters.items():
         # A draw of a range has more digits than its ends.
@@ -242,7 +231,7 @@ def _metric(keys: MetricKeys | None, built_in: TrainerSpec | None) -> Metric | N
 
 def _check_together(data: Data, keys: CommonKeys | None, out: Problems) -> None:
     """Report top-level keys that exclude or need each other; None: some key is invalid."""
-    compatibility.check_code(data, out)
+    check_code.check_code(data, out)
     method, keep = data.get("method"), data.get("keep")
     if keys is not None:
         _check_metrics(data, keys, out)

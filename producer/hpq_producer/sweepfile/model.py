@@ -2,7 +2,7 @@
 
 `key_types.py` has the types. `hpq/yamlfile/strict_model.py` reports in hpq's words what breaks the
 model, and `make reference` writes sweep.schema.json from it, for editors. Rules between keys are in
-load.py and compatibility.py; parameters.py and conditions.py check what depends on the search
+load.py and check_code.py; parameters.py and conditions.py check what depends on the search
 space. W&B's keys have W&B's meaning; hpq adds its own. An absent key has its default; `null` in a
 file is an error.
 """
@@ -60,7 +60,7 @@ from hpq_producer.sweepfile.key_types import (
     Stall,
     Variable,
 )
-from hpq_producer.sweepfile.rejected_keys import REJECTED
+from hpq_producer.sweepfile.unknown_keys import REJECTED
 
 SCHEMA_FILE = Path(__file__).with_name("sweep.schema.json")  # `make reference` writes it
 Method = Literal["grid", "random", "bayes"]

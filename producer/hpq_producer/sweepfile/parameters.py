@@ -22,7 +22,7 @@ from hpq.search import wandb_distributions
 from hpq.search.distributions import Distribution
 from hpq.yamlfile.problems import KeyPath, Problems, is_passable, nearest, shown
 from hpq.yamlfile.strict_model import check
-from hpq_producer.sweepfile.compatibility import check_known
+from hpq_producer.sweepfile.check_code import check_known
 from hpq_producer.sweepfile.key_types import PARAMETER_NAME
 from hpq_producer.sweepfile.model import Parameter
 

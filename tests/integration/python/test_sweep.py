@@ -18,7 +18,7 @@ from hpq.errors import Forbidden, Held, HpqError, NotFound, SweepFileError, User
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_views.analysis.records import HISTORY_COLUMNS
+from hpq_views.analysis.output_records import HISTORY_COLUMNS
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import Desk
 from tests.support.ids import raises

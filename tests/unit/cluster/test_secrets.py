@@ -10,7 +10,7 @@ import pytest
 
 from hpq.access.connection_record import ConnectionRecord
 from hpq.errors import Forbidden, NotFound
-from hpq.kubernetes import start_forwarder
+from hpq.kubernetes import start_port_forward
 from hpq.kubernetes.redis_access import (
     RedisService,
     expected_secrets,
@@ -88,19 +88,19 @@ def test_the_command_that_installs_hpq_names_the_context_and_an_image() -> None:
 def test_a_certificate_that_a_connection_does_not_trust_is_told_with_the_secret_that_has_its_ca(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(start_forwarder, "KubernetesApi", lambda *_: Server(["one"], "rediss"))
+    monkeypatch.setattr(start_port_forward, "KubernetesApi", lambda *_: Server(["one"], "rediss"))
     found = ConnectionRecord(
         pid=1, port=1, context="moon", namespace="apollo", service="hpq-redis",
         user="hpq-viewer", prefix="hpq", password_file="p", scheme="rediss",
     )  # fmt: skip
     refused = tls.why_refused(ssl.SSLError("certificate verify failed: self-signed certificate"))
-    told = start_forwarder._explain_certificate(found, refused)
+    told = start_port_forward._explain_certificate(found, refused)
     assert "Secret hpq-redis-viewer " in told and "ca.crt" in told
     assert "echo 'tls: true' | hpq manifests - --secrets" in told
-    told = start_forwarder._explain_certificate(replace(found, ca_file="/proc/1/fd/7"), refused)
+    told = start_port_forward._explain_certificate(replace(found, ca_file="/proc/1/fd/7"), refused)
     assert "Secret hpq-redis-viewer " in told and "no ca.crt" not in told
     elsewhere = tls.why_refused(ssl.SSLError("IP address mismatch, certificate is not valid"))
-    assert start_forwarder.connection_record.HOST in start_forwarder._explain_certificate(
+    assert start_port_forward.connection_record.HOST in start_port_forward._explain_certificate(
         found, elsewhere
     )
-    assert start_forwarder._explain_certificate(found, "no Redis answers") == ""
+    assert start_port_forward._explain_certificate(found, "no Redis answers") == ""

@@ -97,7 +97,7 @@ require: ["a * b <= 999"]
 def test_bayes_suggests_each_required_trial_once_and_then_no_more(
     tmp_path: Path, sampler: Sampler
 ) -> None:
-    chooser_of = pytest.importorskip("hpq_worker.suggest.chooser").Chooser
+    chooser_of = pytest.importorskip("hpq_worker.suggest.choose_sampler").Chooser
     space = space_of(tmp_path, VIT.format(method="bayes"))
     search = decode_search("k", encode_search(Search(space=space, sampler=sampler)))
     chooser, seen = chooser_of(search), []
@@ -109,7 +109,7 @@ def test_bayes_suggests_each_required_trial_once_and_then_no_more(
 
 
 def test_bayes_learns_from_trials_with_derived_parameters(tmp_path: Path) -> None:
-    chooser_of = pytest.importorskip("hpq_worker.suggest.chooser").Chooser
+    chooser_of = pytest.importorskip("hpq_worker.suggest.choose_sampler").Chooser
     text = """
 program: t.py
 method: bayes

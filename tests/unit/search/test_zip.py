@@ -93,7 +93,7 @@ def test_points_and_reuse_accept_rows_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sampler", [Sampler.RANDOM, Sampler.TPE, Sampler.QMC])
 def test_bayes_suggests_each_row_once_and_then_no_more(tmp_path: Path, sampler: Sampler) -> None:
-    chooser_of = pytest.importorskip("hpq_worker.suggest.chooser").Chooser
+    chooser_of = pytest.importorskip("hpq_worker.suggest.choose_sampler").Chooser
     search = Search(space=spec_of(tmp_path, TEXT.format(method="bayes")).space, sampler=sampler)
     back = decode_search("key", encode_search(search))
     assert back == search

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import pytest
 
-from hpq.store.wire import records
+from hpq.store.wire import decode
 
 
 class Color(StrEnum):
@@ -33,32 +33,32 @@ class Outer:
     data: object = None
 
 
-INNER = records.Record(Inner, n=records.whole)
+INNER = decode.Record(Inner, n=decode.whole)
 READERS = {
-    "name": records.text,
-    "n": records.whole,
-    "x": records.real,
-    "is_on": records.flag,
-    "color": records.word(Color),
-    "limit": records.optional(records.real),
-    "inner": records.optional(INNER),
-    "tags": records.several(records.text),
-    "sizes": records.by_name(records.whole),
-    "data": records.anything,
+    "name": decode.text,
+    "n": decode.whole,
+    "x": decode.real,
+    "is_on": decode.flag,
+    "color": decode.word(Color),
+    "limit": decode.optional(decode.real),
+    "inner": decode.optional(INNER),
+    "tags": decode.several(decode.text),
+    "sizes": decode.by_name(decode.whole),
+    "data": decode.anything,
 }
-OUTER = records.Record(Outer, **READERS)
+OUTER = decode.Record(Outer, **READERS)
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_field_without_a_reader_is_an_error_before_anything_is_read(name: str) -> None:
     rest = {one: read for one, read in READERS.items() if one != name}
     with pytest.raises(TypeError, match=rf"Outer: .*{name}"):
-        records.Record(Outer, **rest)
+        decode.Record(Outer, **rest)
 
 
 def test_a_reader_of_no_field_is_an_error_before_anything_is_read() -> None:
     with pytest.raises(TypeError, match=r"Inner: .*old"):
-        records.Record(Inner, n=records.whole, old=records.text)
+        decode.Record(Inner, n=decode.whole, old=decode.text)
 
 
 def test_each_field_is_read_and_what_is_missing_has_its_default() -> None:

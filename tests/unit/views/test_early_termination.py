@@ -9,13 +9,13 @@ from hpq.domain.sweep import Goal, Metric, TargetReached
 from hpq.domain.trial import Pruning, TrialState, TrialView
 from hpq.yamlfile.strict_model import value_of
 from hpq_producer.sweepfile.model import CommonKeys
-from hpq_views.analysis.history import attempts_of
-from hpq_views.analysis.pruning import (
+from hpq_views.analysis.early_termination import (
     describe_early_end,
     describe_pruning,
     describe_rule,
     describe_target,
 )
+from hpq_views.analysis.history import attempts_of
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.command_output.summary_page import saved_lines
 from hpq_views.text.style import plain

@@ -26,7 +26,7 @@ from hpq.errors import UserError
 from hpq.sanitize import CONTROL
 from hpq.shell import shell_line
 from hpq_producer.commands.inspect.best import to_args
-from hpq_views.analysis.records import column_order, flat_record, trial_record
+from hpq_views.analysis.output_records import column_order, flat_record, trial_record
 from hpq_views.text.output import guard_formula, write_csv
 from hpq_views.text.text import clean
 from hpq_views.text.yaml_text import to_yaml

@@ -11,7 +11,7 @@ from hpq.domain.trial import Pruning, TrialState
 from hpq_views.analysis.rank_results import standings_of
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.command_output.comparison import comparison_cells
-from hpq_views.command_output.ranking import result_row, show_ranking
+from hpq_views.command_output.results_table import result_row, show_ranking
 from hpq_views.command_output.summary_page import effect_lines, rest_line
 from hpq_views.text.charts import scale_of
 from hpq_views.text.style import plain

@@ -13,7 +13,7 @@ from hpq.domain.trial import Failure, FailureKind, Point, TrialState, TrialView
 from hpq_producer.python_api.trial import trial_listing
 from hpq_views.analysis.history import Attempt
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.command_output.ranking import result_row
+from hpq_views.command_output.results_table import result_row
 from hpq_views.command_output.show import attempt_lines, trial_lines
 from hpq_views.page.render import sweep_head
 from hpq_views.page.sweep_data import encode_trials

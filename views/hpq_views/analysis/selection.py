@@ -24,9 +24,9 @@ from hpq.errors import HpqError, NotFound, UserError
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.filter import Filter
+from hpq_views.analysis.output_records import best_values
 from hpq_views.analysis.pareto_front import Front, averaged, front_of, metrics_of
 from hpq_views.analysis.rank_results import Standings, read_standings, standings_of
-from hpq_views.analysis.records import best_values
 from hpq_views.text.text import clean, first_of
 
 _CHUNK = 500

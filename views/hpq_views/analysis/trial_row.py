@@ -22,9 +22,9 @@ from hpq.domain.trial import (
     short,
 )
 from hpq.search.replicates import replicate_of, seed_of, seed_of_result
+from hpq_views.analysis.early_termination import describe_early_end
 from hpq_views.analysis.eta import trial_left_ms
 from hpq_views.analysis.pareto_front import violated
-from hpq_views.analysis.pruning import describe_early_end
 from hpq_views.text.style import Span, Style
 from hpq_views.text.text import clean, duration, failure_words, measure, value
 

@@ -11,7 +11,7 @@ from hpq.domain.trial import TrialView
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner_evidence import merge_ranked
-from hpq_views.command_output.ranking import codes_apart, show_ranking
+from hpq_views.command_output.results_table import codes_apart, show_ranking
 from hpq_views.command_output.sweep_table import explain_waits
 from hpq_views.text.console import show_table
 from hpq_views.text.style import Span, Style

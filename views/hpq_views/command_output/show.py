@@ -14,8 +14,8 @@ from hpq.domain.sweep import AppendedFile, Metric, SweepView
 from hpq.domain.trial import FailureKind, Params, Point, TrialView, flatten
 from hpq.notice import Notice, plural
 from hpq.reporting import MAX_NAMES
+from hpq_views.analysis.early_termination import describe_idle, describe_rule, describe_target
 from hpq_views.analysis.history import TERMINAL, Attempt
-from hpq_views.analysis.pruning import describe_idle, describe_rule, describe_target
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.text.charts import buckets, curve, curve_scale
 from hpq_views.text.style import Line, Span, Style

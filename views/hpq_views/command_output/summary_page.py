@@ -11,16 +11,16 @@ from hpq.access.session import Session
 from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import TrialView
 from hpq.notice import Notice
+from hpq_views.analysis.early_termination import describe_target
 from hpq_views.analysis.eta import coarse_duration
 from hpq_views.analysis.importance import Importance
+from hpq_views.analysis.output_records import sweep_record, trial_record
 from hpq_views.analysis.pareto_front import Front
-from hpq_views.analysis.pruning import describe_target
 from hpq_views.analysis.rank_results import Standings, standings_of
-from hpq_views.analysis.records import sweep_record, trial_record
 from hpq_views.analysis.summary import Effect, Level, SweepSummary, summaries_of
 from hpq_views.analysis.winner_evidence import MOST_JUDGED, Winner, judge_winner
 from hpq_views.command_output.provenance import describe_versions
-from hpq_views.command_output.ranking import show_ranking, standing_lines
+from hpq_views.command_output.results_table import show_ranking, standing_lines
 from hpq_views.command_output.sweep_table import explain_waits
 from hpq_views.text.charts import Scale, bar, curve, ends_of, scale_of
 from hpq_views.text.console import show_lines, stdout_info

@@ -39,7 +39,6 @@ from hpq.domain.trial import TrialId
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
 from hpq.redis.client import explain, short_reason
 from hpq_views.command_output.logs import read_log
-from hpq_views.command_output.stored_files import holder_of, open_stored
 from hpq_views.command_output.sweep_table import COLUMNS, read_sweeps
 from hpq_views.page.clicks import Actions
 from hpq_views.page.curve_reads import read_more
@@ -59,6 +58,7 @@ from hpq_views.page.sweep_data import SweepData
 from hpq_views.page.trial_data import PICTURES
 from hpq_views.page.trial_page import TrialPage
 from hpq_views.page.trial_table import encode_table
+from hpq_views.stored_files import holder_of, open_stored
 from hpq_views.text.text import clean, clean_block
 
 _SWEEPS = 200  # at most in a list

@@ -19,13 +19,13 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import flatten
 from hpq.notice import plural
 from hpq.store.wire.fields import MOST_TEXT
-from hpq_views.analysis.pruning import describe_target
+from hpq_views.analysis.early_termination import describe_target
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.command_output.comparison import comparison_cells
 from hpq_views.command_output.show import MOST_ATTEMPTS, attempt_end, attempt_start, sweep_lines
-from hpq_views.command_output.stored_files import has_file
 from hpq_views.command_output.summary_page import saved_lines
 from hpq_views.page.sweep_data import SweepData, encode_sweep
+from hpq_views.stored_files import has_file
 from hpq_views.text.style import plain
 from hpq_views.text.text import clean, duration, size, value
 from hpq_views.why.verdict import (

@@ -13,7 +13,6 @@ from hpq.access.session import Session
 from hpq.domain.trial import TrialView
 from hpq.errors import HpqError
 from hpq_views.command_output.logs import LINES, read_log
-from hpq_views.command_output.stored_files import open_stored
 from hpq_views.page.curve_reads import RUNTIME, read_more
 from hpq_views.page.render import part
 from hpq_views.page.sweep_data import MOST_POINTS, SweepData, read_sweep
@@ -26,6 +25,7 @@ from hpq_views.page.trial_data import (
     TrialData,
     read_trial,
 )
+from hpq_views.stored_files import open_stored
 
 _PAGES = 10  # of the trials that rank first
 _CAPTION_BYTES = 1 << 16

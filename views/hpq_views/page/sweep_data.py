@@ -16,9 +16,9 @@ from hpq.search.replicates import first_of_set
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.importance import Importance
+from hpq_views.analysis.output_records import finite
 from hpq_views.analysis.pareto_front import Front, front_of, metrics_of
 from hpq_views.analysis.rank_results import Standings, ranked, result_of, standings_of
-from hpq_views.analysis.records import finite
 from hpq_views.analysis.selection import drawn_trials, read_front
 from hpq_views.analysis.space import are_numbers, is_log, space_of
 from hpq_views.analysis.summary import SweepSummary, summaries_of

@@ -25,12 +25,12 @@ from hpq.domain.trial import (
 from hpq.errors import HpqError
 from hpq.notice import plural
 from hpq_views.analysis.history import Attempt, attempts_of, read_curves
+from hpq_views.analysis.output_records import finite
 from hpq_views.analysis.pareto_front import Front, dominators, metrics_of, place_of
-from hpq_views.analysis.records import finite
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.command_output.show import shown_metrics, trial_facts
-from hpq_views.command_output.stored_files import has_file, holder_of, store_of, why_no_files
 from hpq_views.page.curves import thinned
+from hpq_views.stored_files import has_file, holder_of, store_of, why_no_files
 from hpq_views.text.charts import is_wide
 from hpq_views.text.text import clean, clean_block, size, value
 

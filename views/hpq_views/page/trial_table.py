@@ -8,7 +8,7 @@ from typing import Any
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
 from hpq_views.analysis.filter import Filter
-from hpq_views.analysis.records import finite
+from hpq_views.analysis.output_records import finite
 from hpq_views.analysis.selection import matching
 
 

@@ -15,8 +15,8 @@ from hpq.domain.trial import FailureKind, TrialState, TrialView
 from hpq.notice import Notice, plural
 from hpq.redis.client import TRANSIENT
 from hpq.store.reader import StoreReader
+from hpq_views.analysis.early_termination import describe_prune_event
 from hpq_views.analysis.limits import in_words
-from hpq_views.analysis.pruning import describe_prune_event
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.follow import SweepUpdate, follow, is_over_or_held
 from hpq_views.text.console import terminal_info

@@ -15,7 +15,7 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq_views.analysis.pareto_front import metrics_of
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.command_output.ranking import column_names
+from hpq_views.command_output.results_table import column_names
 from hpq_views.command_output.sweep_table import COLUMNS
 from hpq_views.text.charts import Scale, buckets, curve, curve_scale, plot
 from hpq_views.text.style import Line, Span, Style, TerminalInfo, fold

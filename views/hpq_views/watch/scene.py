@@ -23,8 +23,8 @@ from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner_evidence import Winner, judge_winner
 from hpq_views.command_output.logs import LINES, read_log
 from hpq_views.command_output.show import trial_lines
-from hpq_views.command_output.stored_files import holder_of
 from hpq_views.command_output.sweep_table import SweepList, read_sweeps
+from hpq_views.stored_files import holder_of
 from hpq_views.text.style import Line, TerminalInfo
 from hpq_views.watch.view import View
 from hpq_views.why.verdict import front_items

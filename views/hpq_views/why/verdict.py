@@ -11,10 +11,10 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.error_codes import ExitCode
 from hpq.notice import Notice
+from hpq_views.analysis.early_termination import describe_target
 from hpq_views.analysis.eta import TimeLeft, sweep_eta
+from hpq_views.analysis.output_records import WAITING, state_word
 from hpq_views.analysis.pareto_front import Front
-from hpq_views.analysis.pruning import describe_target
-from hpq_views.analysis.records import WAITING, state_word
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.text.style import Line, Span, Style, flow
 from hpq_views.text.text import clean, duration, fit, measure, planned, trials_of

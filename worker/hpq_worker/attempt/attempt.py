@@ -37,7 +37,7 @@ from hpq_worker.process.logs import TrialOutput
 from hpq_worker.process.protocol import Halt, RunRequest
 from hpq_worker.process.secrets import Mask
 from hpq_worker.process.watchdog import CallThread
-from hpq_worker.runner.caller import Caller
+from hpq_worker.runner.agent_caller import Caller
 from hpq_worker.runner.runner_process import RunnerKey, RunnerProcess
 
 log = logging.getLogger("hpq.attempt")

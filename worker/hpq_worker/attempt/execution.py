@@ -47,7 +47,7 @@ from hpq_worker.process.protocol import (
 from hpq_worker.process.secrets import Mask, masked
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import TURN_S, Progress
-from hpq_worker.runner.caller import Caller
+from hpq_worker.runner.agent_caller import Caller
 from hpq_worker.runner.failures import ruins_process
 from hpq_worker.runner.runner_process import RunnerProcess
 

@@ -17,7 +17,7 @@ from hpq_worker.health.usage import TrialUsage
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import Halt
 from hpq_worker.process.signals import ShutdownLevel, Signals
-from hpq_worker.runner.caller import Caller
+from hpq_worker.runner.agent_caller import Caller
 from hpq_worker.runner.runner_process import RunnerProcess
 from hpq_worker.runner.stall import StallDetector
 

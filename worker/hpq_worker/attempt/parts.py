@@ -18,7 +18,7 @@ from hpq_worker.lease.outage_log import OutageLog
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import Progress
-from hpq_worker.runner.caller import Caller
+from hpq_worker.runner.agent_caller import Caller
 from hpq_worker.suggest.start_suggesters import SuggesterProcesses
 
 

@@ -48,7 +48,7 @@ from hpq_worker.process.config import WORKER, WorkerConfig, receive
 from hpq_worker.process.process_tree import adopt_orphans, end_with_parent
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import Progress, Watchdog
-from hpq_worker.runner.caller import Caller
+from hpq_worker.runner.agent_caller import Caller
 from hpq_worker.suggest.start_suggesters import SuggesterProcesses
 
 log = logging.getLogger("hpq.worker")

@@ -23,7 +23,7 @@ from hpq.error_codes import ExitCode
 from hpq.errors import HpqError, NotFound
 from hpq.notice import tagged
 from hpq.settings import EARLY_S
-from hpq_worker.runner.caller import Caller
+from hpq_worker.runner.agent_caller import Caller
 
 log = logging.getLogger("hpq.worker")
 MOST_RUNS = 60_000  # a pipe holds 65,536 bytes

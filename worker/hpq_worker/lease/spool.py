@@ -26,7 +26,7 @@ from hpq.notice import tagged
 from hpq.private_files import make_private, sync_folder
 from hpq.redis.damage import damage
 from hpq.store.trials import TrialStore
-from hpq.store.wire import records
+from hpq.store.wire import decode
 from hpq.store.wire.attempt import OUTCOME
 
 log = logging.getLogger("hpq.spool")
@@ -219,13 +219,13 @@ class _Result:
     nonce: str
 
 
-_RESULT = records.Record(
+_RESULT = decode.Record(
     _Result,
-    sweep=records.text,
-    number=records.whole,
-    attempt=records.whole,
+    sweep=decode.text,
+    number=decode.whole,
+    attempt=decode.whole,
     outcome=OUTCOME,
-    nonce=records.text,
+    nonce=decode.text,
 )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from hpq.store.wire import records
+from hpq.store.wire import decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,33 +54,33 @@ class SuggesterConfig:
 
 
 C = TypeVar("C", WorkerConfig, SuggesterConfig)
-_WHOLE = records.optional(records.whole)
-_CALLER = records.Record(
+_WHOLE = decode.optional(decode.whole)
+_CALLER = decode.Record(
     CallerConfig,
-    commands=records.whole,
-    answers=records.whole,
-    output=records.whole,
-    count=records.whole,
+    commands=decode.whole,
+    answers=decode.whole,
+    output=decode.whole,
+    count=decode.whole,
 )
-WORKER = records.Record(
+WORKER = decode.Record(
     WorkerConfig,
-    secrets=records.by_name(records.text),
+    secrets=decode.by_name(decode.text),
     parent=_WHOLE,
     state=_WHOLE,
     exit_reason=_WHOLE,
-    run_budget=records.several(records.whole),
-    is_until_over=records.flag,
-    until_idle_s=records.real,
-    caller=records.optional(_CALLER),
+    run_budget=decode.several(decode.whole),
+    is_until_over=decode.flag,
+    until_idle_s=decode.real,
+    caller=decode.optional(_CALLER),
 )
-SUGGESTER = records.Record(
+SUGGESTER = decode.Record(
     SuggesterConfig,
-    secrets=records.by_name(records.text),
-    sweep=records.text,
-    worker=records.text,
-    parent=records.whole,
-    error=records.whole,
-    may_gp=records.flag,
+    secrets=decode.by_name(decode.text),
+    sweep=decode.text,
+    worker=decode.text,
+    parent=decode.whole,
+    error=decode.whole,
+    may_gp=decode.flag,
 )
 
 
@@ -111,7 +111,7 @@ def start(
     return process
 
 
-def receive(read: records.Record[C]) -> C:
+def receive(read: decode.Record[C]) -> C:
     """Read the configuration of this process; leaves an empty standard input.
 
     Raises:

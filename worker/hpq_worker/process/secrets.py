@@ -1,7 +1,7 @@
 """Keeps a worker's secrets from the training code that runs as the same user.
 
 The supervisor overwrites secret variables where /proc shows them, and sends them to its workers in
-their configuration (config.py).
+their configuration (config.py). Which variables a trial gets is in attempt/environment.py.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ local function finish(s, t, state, fields, told, last)
   save(t)
 end
 
--- Returns what ends a sweep's trials early: its metric with a rule (lib/early.lua), a target, or both; nil
+-- Returns what ends a sweep's trials early: its metric with a rule (lib/early_termination.lua), a target, or both; nil
 -- if it has neither. Needs `metric`, `early` and `constraints`.
 local function read_rule(s)
   if not is_set(s.metric) then return nil end

@@ -20,7 +20,7 @@ from hpq.store.sweep_copy import copied_from
 from hpq_producer.actions.remove import ended_sweeps, finish_removals, remove_archived
 from hpq_producer.capacity import check_capacity
 from hpq_producer.commands.common_flags import Output
-from hpq_views.command_output.stored_files import KeptFiles, files_of
+from hpq_views.stored_files import KeptFiles, files_of
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.text import WHY_THINNED, size, trials_of
 

@@ -11,7 +11,7 @@ from hpq.errors import DecodeError, HpqError, UserError
 from hpq.notice import print_message
 from hpq_producer.actions.remove import ended_sweeps, is_being_removed, remove
 from hpq_producer.commands.change.steer import Yes, open_to_end
-from hpq_views.command_output.stored_files import files_of
+from hpq_views.stored_files import files_of
 from hpq_views.targets import SweepRef, confirm
 from hpq_views.text.text import trials_of
 

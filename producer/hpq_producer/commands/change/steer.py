@@ -18,7 +18,7 @@ from hpq_producer.actions import steer
 from hpq_producer.commands.common_flags import WhereExpr
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.selection import Selection
-from hpq_views.command_output.ranking import column_names, result_columns, result_row
+from hpq_views.command_output.results_table import column_names, result_columns, result_row
 from hpq_views.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
 from hpq_views.text.console import discard_stdout, show_table
 from hpq_views.why.warn import print_if_edited, print_if_not_running

@@ -18,9 +18,9 @@ from hpq.shell import shell_line
 from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.scaffold.script import goal_of
 from hpq_views.analysis.filter import Filter
+from hpq_views.analysis.output_records import trial_record
 from hpq_views.analysis.pareto_front import Front, metrics_of
 from hpq_views.analysis.rank_results import Standings
-from hpq_views.analysis.records import trial_record
 from hpq_views.analysis.selection import (
     best_trials,
     by_other_metric,
@@ -33,7 +33,7 @@ from hpq_views.analysis.selection import (
 )
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner_evidence import judge_winner, merge_ranked
-from hpq_views.command_output.ranking import show_ranking, standing_lines, write_trials
+from hpq_views.command_output.results_table import show_ranking, standing_lines, write_trials
 from hpq_views.command_output.summary_page import winner_lines
 from hpq_views.targets import SweepRefs, find_target
 from hpq_views.text.console import show_lines

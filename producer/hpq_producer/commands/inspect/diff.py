@@ -34,12 +34,12 @@ from hpq.yamlfile.document import read
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.enqueue.provenance import code_location
 from hpq_producer.sweepfile.load import is_sweep_file, sweep_document
-from hpq_views.analysis.records import finite
+from hpq_views.analysis.output_records import finite
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.command_output.comparison import result_cells
 from hpq_views.command_output.provenance import read_code, versions_of
-from hpq_views.command_output.ranking import code_name
+from hpq_views.command_output.results_table import code_name
 from hpq_views.targets import complete_sweep_ids, find_target
 from hpq_views.text.console import show_lines, show_table, stdout_info
 from hpq_views.text.output import Format, show_data

@@ -15,7 +15,7 @@ from hpq.errors import NotFound, UserError
 from hpq.filestore.base import Gone, UnreadableFile, copy_out
 from hpq.notice import print_message
 from hpq_views.command_output.show import artifact_lines
-from hpq_views.command_output.stored_files import (
+from hpq_views.stored_files import (
     has_file,
     holder_of,
     shared_file,

@@ -17,7 +17,7 @@ from hpq.notice import Notice, print_message
 from hpq.store.reader import StoreReader
 from hpq_producer.commands.common_flags import Output, WhereSweep
 from hpq_views.analysis.filter import Filter
-from hpq_views.analysis.records import sweep_record
+from hpq_views.analysis.output_records import sweep_record
 from hpq_views.command_output.sweep_table import COLUMNS, explain_waits, sweep_row
 from hpq_views.text.console import show_table
 from hpq_views.text.output import Format, show_data

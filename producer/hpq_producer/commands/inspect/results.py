@@ -21,10 +21,20 @@ from hpq_producer.commands.common_flags import WhereExpr
 from hpq_producer.python_api.frames import history_frame, trials_frame, write_parquet
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.history import read_curves
+from hpq_views.analysis.output_records import (
+    HISTORY_COLUMNS,
+    flat_record,
+    history_records,
+    trial_record,
+)
 from hpq_views.analysis.pareto_front import metrics_of
-from hpq_views.analysis.records import HISTORY_COLUMNS, flat_record, history_records, trial_record
 from hpq_views.analysis.selection import Selection
-from hpq_views.command_output.ranking import column_names, result_columns, result_row, write_trials
+from hpq_views.command_output.results_table import (
+    column_names,
+    result_columns,
+    result_row,
+    write_trials,
+)
 from hpq_views.targets import SweepRef
 from hpq_views.text.console import show_table
 from hpq_views.text.output import Format, show_rows, write_csv

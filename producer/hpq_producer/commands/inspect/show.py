@@ -20,16 +20,16 @@ from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.commands.common_flags import Output
 from hpq_views.analysis.history import attempts_of
+from hpq_views.analysis.output_records import attempt_record, finite, sweep_record, trial_record
 from hpq_views.analysis.pareto_front import place_of
 from hpq_views.analysis.rank_results import Standings
-from hpq_views.analysis.records import attempt_record, finite, sweep_record, trial_record
 from hpq_views.analysis.selection import read_front
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.command_output.logs import read_log
 from hpq_views.command_output.provenance import provenance_record, write_code
 from hpq_views.command_output.show import shown_metrics, sweep_lines, trial_lines
-from hpq_views.command_output.stored_files import holder_of
 from hpq_views.command_output.sweep_table import explain_waits
+from hpq_views.stored_files import holder_of
 from hpq_views.targets import complete_sweep_ids, find_target
 from hpq_views.text.console import show_lines, stdout_info
 from hpq_views.text.output import Format, show_data

@@ -11,7 +11,7 @@ from typer import Option
 from hpq.access.session import open_session
 from hpq.notice import print_message
 from hpq_producer.commands.common_flags import Output
-from hpq_views.analysis.records import sweep_record
+from hpq_views.analysis.output_records import sweep_record
 from hpq_views.analysis.winner_evidence import judge_winner
 from hpq_views.follow import wait_until_over
 from hpq_views.targets import SweepRef

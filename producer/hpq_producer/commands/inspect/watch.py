@@ -14,7 +14,7 @@ from hpq.access.session import Session, open_session
 from hpq.errors import UserError
 from hpq_producer.actions.by_name import carry_out
 from hpq_producer.commands.common_flags import Output
-from hpq_views.analysis.records import status_record
+from hpq_views.analysis.output_records import status_record
 from hpq_views.command_output.sweep_table import COLUMNS, read_sweeps
 from hpq_views.targets import SweepRef
 from hpq_views.text.console import show_table, terminal_info

@@ -10,7 +10,7 @@ from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
 from hpq.notice import Notice, print_message
 from hpq_producer.commands.common_flags import Output
-from hpq_views.analysis.records import worker_record
+from hpq_views.analysis.output_records import worker_record
 from hpq_views.text.console import show_table
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import Span, Style

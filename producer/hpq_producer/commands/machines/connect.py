@@ -11,7 +11,7 @@ from typer import Option
 from hpq.access import connection_record
 from hpq.error_codes import ExitCode
 from hpq.errors import UserError
-from hpq.kubernetes.start_forwarder import ForwardRequest, start_forwarder
+from hpq.kubernetes.start_port_forward import ForwardRequest, start_port_forward
 from hpq.notice import print_message
 from hpq.settings import Settings, read
 from hpq_producer.commands.common_flags import Context, Namespace, Output
@@ -62,7 +62,7 @@ def _connect(
 ) -> connection_record.ConnectionRecord:
     current = connection_record.read_record(settings.home)
     if current is None or not connection_record.is_alive(settings.home):
-        return start_forwarder(settings, request)
+        return start_port_forward(settings, request)
     asked = (request.context or current.context, request.namespace)
     is_other = has_choice and asked != (current.context, current.namespace)
     is_other |= role is not None and current.role in _ROLES and role != current.role

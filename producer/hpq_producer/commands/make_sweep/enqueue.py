@@ -23,7 +23,7 @@ from hpq_producer.enqueue.append import AppendPlan, append_trials, plan_append
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
 from hpq_producer.enqueue.enqueue_sweep import Enqueued, enqueue_sweep
 from hpq_producer.enqueue.prepare import PreparedSweep, missing_samplers
-from hpq_views.analysis.pruning import describe_target
+from hpq_views.analysis.early_termination import describe_target
 from hpq_views.targets import owned_sweep
 from hpq_views.text.console import progress_bar
 from hpq_views.text.output import Format, show_data

@@ -22,8 +22,8 @@ from hpq_producer.scaffold.template import unfilled
 from hpq_producer.sweepfile.key_types import IdleKeys
 from hpq_producer.sweepfile.spec import SweepSpec, describe_share
 from hpq_producer.sweepfile.spec import parameter_sets as make_sets
-from hpq_views.analysis.pruning import describe_idle, describe_rule
-from hpq_views.analysis.records import budget_record
+from hpq_views.analysis.early_termination import describe_idle, describe_rule
+from hpq_views.analysis.output_records import budget_record
 from hpq_views.text.console import show_lines
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import Span

@@ -301,5 +301,5 @@ def _start(about: Mapping[str, object], code: bytes, environ: Mapping[str, str])
         file.seek(0)
         os.set_inheritable(file.fileno(), True)
         sys.stdout.flush()
-        command = [sys.executable, "-P", "-m", "hpq_worker.foreground", str(file.fileno())]
+        command = [sys.executable, "-P", "-m", "hpq_worker.terminal_attempt", str(file.fileno())]
         os.execve(sys.executable, command, environ)

@@ -1,4 +1,4 @@
-// Curves of a sweep: panels of metrics, what their lines are, and what is written beside them.
+// Curves of a sweep: panels of metrics, what their lines are, smoothing, groups, notes beside them.
 const RUNTIME = '_runtime'; // seconds by step, a metric of every trial
 const REREAD = 5000; // ms between two reads of a metric that changed
 const GROUPS = 8; // colors of groups
@@ -155,6 +155,17 @@ const faint = (text, alpha) =>
     ? text + Math.round(alpha * 255).toString(16).padStart(2, '0')
     : text.replace(/,[\d.]+\)$/, `,${alpha})`);
 
+function smoothed(ys, weight) {
+  // an exponential mean without the pull of its start, as TensorBoard's
+  let sum = 0,
+    n = 0;
+  return ys.map((y) => {
+    if (y === null) return null;
+    n += 1;
+    sum = weight * sum + (1 - weight) * y;
+    return sum / (1 - weight ** n);
+  });
+}
 function linesOf(d, set, x) {
   // what a panel draws of a metric, and what its title says
   const { trials: t } = d,

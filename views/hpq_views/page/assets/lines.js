@@ -41,17 +41,6 @@ function over({ x: steps, y: ys }, by) {
       .sort((a, b) => a[0] - b[0]);
   return { x: found.map(([x]) => x), y: found.map(([, y]) => y) };
 }
-function smoothed(ys, weight) {
-  // an exponential mean without the pull of its start, as TensorBoard's
-  let sum = 0,
-    n = 0;
-  return ys.map((y) => {
-    if (y === null) return null;
-    n += 1;
-    sum = weight * sum + (1 - weight) * y;
-    return sum / (1 - weight ** n);
-  });
-}
 function fitted(lines, log, within = null) {
   // the ends of an axis that fits these lines, and how many values lie beyond it
   const to = log ? Math.log10 : (v) => v,

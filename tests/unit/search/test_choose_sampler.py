@@ -15,7 +15,7 @@ from hpq.search import conditions, samplers
 from hpq.search.distributions import Categorical, IntUniform, LogUniform, Uniform
 from hpq.search.samplers import Sampler, Search, missing, unaided
 from hpq.search.space import Space
-from hpq_worker.suggest.chooser import Chooser
+from hpq_worker.suggest.choose_sampler import Chooser
 from tests.support.spaces import SPACE
 
 PLAIN = Space.of({("x",): Uniform(low=-5.0, high=10.0), ("y",): LogUniform(low=1e-4, high=1.0)})
@@ -223,7 +223,7 @@ def test_by_default_a_gaussian_process_makes_sets_while_results_are_few(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr("hpq_worker.suggest.chooser._MOST_GP", 11)
+    monkeypatch.setattr("hpq_worker.suggest.choose_sampler._MOST_GP", 11)
     one: list[dict] = []
     other: list[dict] = []
     search = Search(space=PLAIN, sampler=Sampler.AUTO)
@@ -245,7 +245,7 @@ def test_by_default_a_gaussian_process_makes_sets_while_results_are_few(
 def test_by_default_tpe_makes_the_sets_where_a_gaussian_process_cannot(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hpq_worker.suggest.chooser._MOST_GP", 9 if "exceed" in why else 200)
+    monkeypatch.setattr("hpq_worker.suggest.choose_sampler._MOST_GP", 9 if "exceed" in why else 200)
     space = CONDITIONAL if "conditions" in why else PLAIN
     has = {"optuna"} if "missing" in why else {"optuna", "scipy", "torch"}
     search = Search(space=space, sampler=Sampler.AUTO)

@@ -1,8 +1,8 @@
-"""`python -m hpq_worker.foreground FD`: one attempt in a terminal, for `hpq try`; uses no Redis.
+"""`python -m hpq_worker.terminal_attempt FD`: one attempt in a terminal, for `hpq try`.
 
-It runs as under a worker, but keeps the terminal's standard input and signals, and neither a time
-limit nor a lease ends it. FD has a line of JSON, the trial, and then the bundle of its code, if a
-copy runs. With `checkpoint`, that directory holds the checkpoints, and stays.
+It uses no Redis. It runs as under a worker, but keeps the terminal's standard input and signals,
+and neither a time limit nor a lease ends it. FD has a line of JSON, the trial, and then the bundle
+of its code, if a copy runs. With `checkpoint`, that directory holds the checkpoints, and stays.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class ForwardRequest:
     port: int = 0
 
 
-def start_forwarder(settings: Settings, request: ForwardRequest) -> ConnectionRecord:
+def start_port_forward(settings: Settings, request: ForwardRequest) -> ConnectionRecord:
     """Start a forwarder in the background, through which Redis answers.
 
     Raises:
@@ -43,7 +43,7 @@ def start_forwarder(settings: Settings, request: ForwardRequest) -> ConnectionRe
         sys.executable,
         "-P",
         "-m",
-        "hpq.kubernetes.forwarder",
+        "hpq.kubernetes.port_forward",
         json.dumps(here | asdict(request)),
     ]
     done = subprocess.run(

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import ALTERED, Json, TrialView
+from hpq_views.analysis.output_records import column_order, flat_record
 from hpq_views.analysis.pareto_front import metrics_of
 from hpq_views.analysis.rank_results import Standings
-from hpq_views.analysis.records import column_order, flat_record
 from hpq_views.analysis.selection import field_of
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.text.charts import Scale, bar, ends_of

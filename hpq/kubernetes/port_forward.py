@@ -1,4 +1,4 @@
-"""Forward a local port to a cluster's Redis: `python -m hpq.kubernetes.forwarder`.
+"""Forward a local port to a cluster's Redis: `python -m hpq.kubernetes.port_forward`.
 
 The process prints one line of JSON when it serves or cannot. `hpq connect --stop` ends it by a
 signal; the port and the passwords end with it.

@@ -1,11 +1,16 @@
-"""Keys at the top of a sweep file that are refused in words of their own.
+"""Unknown keys at the top of a sweep file: those that are refused, and why; any other is ignored.
 
-W&B ignores any other key that it does not know, and so does hpq, with a warning (load.py).
+W&B ignores each key that it does not know. hpq refuses one that the user means, in words of its
+own, and one that is near a key of hpq.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from hpq.domain.trial import Json
 from hpq.error_codes import Code
+from hpq.yamlfile.problems import Problems, nearest
 
 _NOT_SUPPORTED: dict[str, tuple[Code, str]] = {
     key: ("unsupported-key", f"not supported: {why}")
@@ -36,3 +41,15 @@ _NOT_OF_A_LIST: dict[str, tuple[Code, str]] = dict.fromkeys(
     ("conflicting-keys", "excludes a list of entries; remove it"),
 )
 REJECTED = {**_NOT_SUPPORTED, **_IN_OTHER_WORDS, **_NOT_OF_A_LIST}
+
+
+def drop_unknown(data: dict[str, Json], known: Collection[str], out: Problems) -> None:
+    """Drop the top-level keys that W&B ignores, with a warning each.
+
+    A key like one of `known` stays, as does a flag's: `strict_model.check` reports them.
+    """
+    for key in [*data]:
+        is_known = key in known or key in REJECTED
+        if not (is_known or (key,) in out.source_map.flags or nearest(key, known)):
+            out.warn((key,), "unknown key, ignored, as by W&B; remove it", code="key-ignored")
+            del data[key]
