@@ -120,7 +120,7 @@ async def best(sweep: Sweep, top: Count = 1) -> list[dict[str, Any]]:
 
 @server.tool(annotations=READS)
 async def results(sweep: Sweep, where: str = "", top: Count = 50) -> list[dict[str, Any]]:
-    """Return trials, by number; `where` selects some: 'lr > 0.1', 'state == failed'."""
+    """Return trials, the best result first; `where` selects some: 'lr > 0.1', 'state == failed'."""
     matching = [f"--where={where}"] if where else []
     return await hpq("results", "-o", "json", f"--top={top}", *matching, operand=sweep)
 

@@ -298,6 +298,14 @@ class RunnableSweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Returned:
+    """A trial that returns to the queue again and again: its number, how often and why."""
+
+    trial: int
+    notice: Notice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepView(RunnableSweep):
     """A sweep with its state and its counts. Times are Redis's, in integer milliseconds.
 
@@ -330,7 +338,7 @@ class SweepView(RunnableSweep):
     unstored: int = 0  # trials whose files wait for their store
     unkept: int = 0  # trials with files that are in no store and wait for none
     unkept_why: Notice | None = None  # of the last one, which the text names
-    returned: Notice | None = None  # a trial that returns to the queue again and again
+    returned: Returned | None = None
     bands: tuple[int, ...] = ()  # early-termination bands that some trial has reached
     counts: Counts = field(default_factory=Counts)
 

@@ -26,6 +26,7 @@ from hpq.domain.sweep import (
     Launch,
     Metric,
     ObjectiveValue,
+    Returned,
     RunnableSweep,
     SweepView,
     TargetReached,
@@ -193,12 +194,12 @@ def _decode_unkept(text: str) -> Notice:
     return Notice(code, f"#{count(trial)}: {cut(why)}")
 
 
-def _decode_returned(text: str) -> Notice:
+def _decode_returned(text: str) -> Returned:
     """Decode which trial returns again and again: `7 5 stopping`, the trial, how often and why."""
     trial, times, reason = text.split(" ", 2)
-    why = REASON_WORDS[Reason(reason)]
-    words = f"#{count(trial)} returned to the queue {count(times)} times; the last time {why}"
-    return Notice("trial-returned", words)
+    number, why = count(trial), REASON_WORDS[Reason(reason)]
+    words = f"#{number} returned to the queue {count(times)} times; the last time {why}"
+    return Returned(trial=number, notice=Notice("trial-returned", words))
 
 
 def decode_durations(key: str, sums: Sequence[bytes | None]) -> DurationStats:

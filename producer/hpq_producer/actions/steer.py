@@ -132,8 +132,9 @@ def _ends_now(count: int) -> str:
 
 def _lost(session: Session, sweep: SweepView, lost: Sequence[TrialView]) -> str:
     """Return the question before a retry of trials that have results."""
-    best = session.reader.sweeps.best_objective(sweep)
-    has_best = best is not None and best in [trial.objective for trial in lost]
+    has_best = not sweep.objectives and any(
+        session.reader.standing(sweep, trial.id.number).rank == 1 for trial in lost
+    )
     if lost[1:]:
         also = ", the best among them," if has_best else ""
         return f"Run {len(lost)} trials of {sweep.id} again? Their results{also} are lost."

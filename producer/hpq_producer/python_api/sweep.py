@@ -18,6 +18,7 @@ from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.importance import Importance
 from hpq_views.analysis.output_records import budget_record, state_word
 from hpq_views.analysis.pareto_front import Front
+from hpq_views.analysis.rank_results import read_standing
 from hpq_views.analysis.selection import (
     Selection,
     best_trials,
@@ -123,7 +124,7 @@ class Sweep:
         with api_session(self.id) as session:
             reader, sweep = session.reader, session.reader.sweeps.get(self.id)
             found = reader.trials.get(TrialId(sweep=self.id, number=number))
-            return SweepTrial(replace(found, standing=reader.standing(sweep, number)), sweep)
+            return SweepTrial(replace(found, standing=read_standing(reader, sweep, number)), sweep)
 
     __getitem__ = trial
 

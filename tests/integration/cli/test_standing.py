@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import hpq
 from hpq.access.session import open_session
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.constraint import Constraint
-from hpq.domain.sweep import Counts, SweepView
+from hpq.domain.sweep import Counts, Goal, Metric, SweepView
 from hpq.domain.trial import TrialId, TrialState
+from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
+from hpq.store.trial_reader import TrialReader
 from hpq.store.trials import TrialStore
+from hpq.store.worker_reader import WorkerReader
 from hpq_views.analysis.rank_results import read_standings, standings_of
 from hpq_views.analysis.summary import SweepSummary
 from tests.support.desk import Desk
@@ -100,12 +107,96 @@ def test_pages_rank_settings_alike_and_call_no_seed_the_winner(
 
 
 def test_python_ranks_settings_alike(desk: Desk, seeds: SweepView) -> None:
-    import hpq  # noqa: PLC0415
-
     sweep = hpq.Sweep(SID)
     assert (sweep.best().number, sweep.best().rank, sweep.best().objective) == (4, 1, 0.625)
     assert [trial.rank for trial in sweep.trials()] == [4, 4, 4, 1, 1, 1, 3, 3, 3, 2, 2, 2]
     assert (sweep[8].rank, sweep.best("x < 4").rank) == (3, 4)
+
+
+def test_runs_of_wandb_and_a_question_before_a_retry_know_the_best_setting(
+    desk: Desk, seeds: SweepView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the best seed: that is of the setting with rank 4."""
+    stub = Path(hpq.__file__).parent / "wandb_shim" / "stub"
+    monkeypatch.syspath_prepend(str(stub))
+    for name in [one for one in sys.modules if one.partition(".")[0] == "wandb"]:
+        monkeypatch.delitem(sys.modules, name)
+    import wandb  # noqa: PLC0415
+
+    best = wandb.Api().sweep(SID).best_run()
+    assert (best.id, best.rank) == (f"{SID}-4", 1)
+    said = [desk.hpq("retry", f"{SID}/{number}").stderr for number in (4, 1)]
+    assert ["the best" in text for text in said] == [True, False]
+
+
+def test_one_trial_of_several_metrics_stands_as_all_of_them_do(
+    desk: Desk, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    """It has no rank: the first metric alone ranks none of them."""
+    metrics = (Metric(name="acc", goal=Goal.MAXIMIZE), Metric(name="gb", goal=Goal.MINIMIZE))
+    sweep_of(3, metric=metrics[0], objectives=metrics)
+    for acc, gb in ((0.9, 3.0), (0.5, 1.0), (0.4, 2.0)):
+        claim = take(store, who)
+        report(store, who, claim, acc=[acc], gb=[gb])
+        end(store, claim, acc)
+    every = _data(desk.hpq("results", "--json"))
+    one = [_data(desk.hpq("best", f"{SID}/{n}", "--json")) for n in (1, 2, 3)]
+    assert [row["is_front"] for row in one] == [row["is_front"] for row in every]
+    assert not any("rank" in row for row in (*one, *every))
+    assert [hpq.Sweep(SID)[n].rank for n in (1, 2, 3)] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("words", "trials", "best"),
+    [
+        ("best", 0, 1),
+        ("best -n 3", 0, 1),
+        ("best --where x>3", 1, 0),
+        ("best --by loss", 1, 0),
+        ("summary", 1, 0),
+        ("summary demo-00000 demo-11111", 2, 0),
+        ("summary -o json", 1, 0),
+        ("diff demo-00000 demo-11111", 2, 0),
+        ("ls", 0, 0),
+    ],
+)
+def test_a_view_reads_results_and_workers_once(
+    desk: Desk,
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    control: SweepControl,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    trials: int,
+    best: int,
+) -> None:
+    """A second read may see another moment, and a view that contradicts itself."""
+    sweep_of(5, "demo-11111")
+    control.pause("demo-11111")
+    sweep_of(5)
+    for value in (0.5, 0.7, 0.6, 0.9):
+        claim = take(store, who)
+        report(store, who, claim, loss=[1 - value])
+        end(store, claim, value)
+    calls = Counter[str]()
+
+    def counted(of: type, name: str) -> None:
+        real = getattr(of, name)
+
+        def call(*args: object, **more: object) -> object:
+            calls[name] += 1
+            return real(*args, **more)
+
+        monkeypatch.setattr(of, name, call)
+
+    counted(TrialReader, "begun")
+    counted(TrialReader, "best")
+    counted(WorkerReader, "live")
+    answer = desk.hpq(*words.split())
+    assert answer.returncode in (0, 1), answer.stderr
+    assert (calls["begun"], calls["best"]) == (trials, best)
+    assert calls["live"] <= max(1, words.count("demo-"))
 
 
 def test_what_is_read_and_what_is_computed_are_one_order(

@@ -77,7 +77,7 @@ def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> di
         **budget_record(sweep.budget),
         **({"files_not_stored": sweep.unstored} if sweep.unstored else {}),
         **_unkept(sweep),
-        **({"returned": sweep.returned.record()} if sweep.returned else {}),
+        **_returned(sweep),
         "not_taken": why.record() if why else None,
     }
 
@@ -87,6 +87,12 @@ def _unkept(sweep: SweepView) -> dict[str, Any]:
     if not sweep.unkept or why is None:
         return {}
     return {"files_not_kept": {"trials": sweep.unkept, **why.record()}}
+
+
+def _returned(sweep: SweepView) -> dict[str, Any]:
+    if sweep.returned is None:
+        return {}
+    return {"returned": {"trial": sweep.returned.trial, **sweep.returned.notice.record()}}
 
 
 def _several(sweep: SweepView) -> dict[str, Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import NoReturn
 
 from hpq.code.signing import RowSigner, is_signed, verifying_key
 from hpq.domain.sweep import Goal, Metric, SweepView, is_same_goal
@@ -26,7 +27,7 @@ from hpq.store.reader import StoreReader
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.output_records import best_values
 from hpq_views.analysis.pareto_front import Front, averaged, front_of, metrics_of
-from hpq_views.analysis.rank_results import Standings, read_standings, standings_of
+from hpq_views.analysis.rank_results import Standings, ranked, read_standings, result_of
 from hpq_views.text.text import clean, first_of
 
 _CHUNK = 500
@@ -143,10 +144,9 @@ def by_other_metric(sweep: SweepView, name: str, goal: Goal) -> SweepView:
     return replace(sweep, metric=Metric(name=name, goal=goal))
 
 
-def _measured(trials: Iterable[TrialView], by: str) -> Iterator[TrialView]:
-    """Yield trials with the last value of a metric as their result; "": with their own."""
-    for trial in trials:
-        yield replace(trial, objective=trial.metrics.get(by), best=None) if by else trial
+def _measured(trial: TrialView, by: str) -> TrialView:
+    """Return a trial with the last value of a metric as its result; "": with its own."""
+    return replace(trial, objective=trial.metrics.get(by), best=None) if by else trial
 
 
 def best_trials(
@@ -169,17 +169,51 @@ def best_trials(
     if where is None and not by:
         found = reader.trials.best(sweep, n)
     else:
-        chosen = Selection(
-            reader=reader, sweep=sweep, where=where, begun=True, checks_names=checks_names
-        )
-        matching = standings_of(sweep, _measured(chosen.matching(), by))
-        firsts = matching.order[:n]
-        trials = _measured(reader.trials.get_many(sweep.id, firsts), by)
-        every = matching if by else read_standings(reader, sweep)
-        found = [*map(every.placed, matching.best({t.id.number: t for t in trials}, n))]
+        found = _best_matching(reader, sweep, n, where, by)
+        if where is not None and checks_names:
+            where.check_names()
     if found:
         return found
     raise no_best(reader, [sweep], where)
+
+
+def _best_matching(
+    reader: StoreReader, sweep: SweepView, n: int, where: Filter | None, by: str
+) -> list[TrialView]:
+    """Read every trial once, for the rank among all and the order of those that match.
+
+    Raises:
+        UserError: no trial reported `by`.
+    """
+    feasible = dict[int, float]()
+    infeasible = dict[int, float]()
+    chosen = set[int]()
+    metrics = dict[str, float]()
+
+    def noted() -> Iterator[TrialView]:
+        for trial in reader.trials.begun(sweep.id):
+            metrics.update(trial.metrics)
+            value = result_of(_measured(trial, by))
+            if value is not None:
+                of = feasible if sweep.is_feasible(trial.metrics) else infeasible
+                of[trial.id.number] = value
+            yield trial
+
+    for trial in noted() if where is None else matching(sweep, noted(), where):
+        chosen.add(trial.id.number)
+    if by and by not in metrics:
+        refuse_unreported(sweep, by, metrics)
+    every = ranked(sweep, feasible, infeasible)
+    best = ranked(sweep, {number: v for number, v in feasible.items() if number in chosen}, {})
+    trials = reader.trials.get_many(sweep.id, best.order[:n])
+    found = best.best({t.id.number: _measured(t, by) for t in trials}, n)
+    return [every.placed(trial) for trial in found]
+
+
+def refuse_unreported(sweep: SweepView, name: str, metrics: Collection[str]) -> NoReturn:
+    """Raise a UserError: no trial of a sweep has reported a metric; name those that it has."""
+    text = f"{clean(name)!r} is not a metric of {sweep.id}; its metrics: "
+    raise UserError(text + (first_of([*metrics], len(metrics)) or "none"), code="column-unknown")
 
 
 def read_front(

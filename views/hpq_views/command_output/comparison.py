@@ -12,12 +12,12 @@ from hpq_views.analysis.summary import SweepSummary
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner_evidence import merge_ranked
 from hpq_views.command_output.results_table import codes_apart, show_ranking
-from hpq_views.command_output.sweep_table import explain_waits
-from hpq_views.text.console import show_table
+from hpq_views.command_output.summary_page import read_moment
+from hpq_views.text.console import show_lines, show_table, stdout_info
 from hpq_views.text.style import Span, Style
 from hpq_views.text.tables import Column
 from hpq_views.text.text import clean, duration, failure_words, measure
-from hpq_views.why.verdict import state_counts, state_span
+from hpq_views.why.verdict import note_lines, state_counts, state_span
 
 
 def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int) -> None:
@@ -25,17 +25,14 @@ def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int)
 
     Side by side are results, time, what mattered, and the winner of each.
     """
-    reader, codes = session.reader, codes_apart(sweeps)
-    ranked: list[list[TrialView]] = []
+    codes = codes_apart(sweeps)
+    moments = [read_moment(session, sweep, top) for sweep in sweeps]
     rows: dict[str, list[str]] = {}
     varying = dict.fromkeys(name for sweep in sweeps for name in sweep.varying)
-    for sweep in sweeps:
-        waits = explain_waits(reader, [sweep], session)
-        summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
-        best = reader.trials.best(sweep, max(top, 2))
-        ranked.append(best)
-        state = state_span(sweep, waits.get(sweep.id)).text
-        cells = comparison_cells(summary, best, state) | {"code": codes.get(sweep.id, "")}
+    for it in moments:
+        sweep, best = it.sweep, it.best
+        state = state_span(it.sweep, it.why).text
+        cells = comparison_cells(it.summary, best, state) | {"code": codes.get(sweep.id, "")}
         cells |= {
             f"best {clean(n)}": TrialRow(trial=best[0], sweep=sweep).param(n) if best else ""
             for n in varying
@@ -45,7 +42,10 @@ def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int)
     columns = [Column(title=""), *(Column(title=s.id, least=12) for s in sweeps)]
     cells_of = ([Span(k, Style.DIM), *map(Span, v)] for k, v in rows.items() if any(v))
     show_table(columns, cells_of, explain=[sweep.id for sweep in sweeps])
-    if merged := merge_ranked(sweeps, ranked):
+    for it in moments:
+        for notice in it.troubles:
+            show_lines(note_lines(f"{it.sweep.id}: {notice.text}", stdout_info().columns))
+    if merged := merge_ranked(sweeps, [it.best for it in moments]):
         print()
         show_ranking(sweeps, merged[:top])
 
@@ -62,7 +62,7 @@ def comparison_cells(
 
 def result_cells(summary: SweepSummary, best: Sequence[TrialView], state: str) -> dict[str, str]:
     """Return the results of a sweep, by label."""
-    sweep, results = summary.sweep, summary.results
+    sweep, results = summary.of_moment(), summary.results
     return {
         "metric": clean(sweep.metric.name) if sweep.metric else "",
         "best": TrialRow(trial=best[0], sweep=sweep).objective if best else "",

@@ -36,8 +36,7 @@ from hpq_views.text.text import (
     width,
 )
 from hpq_views.why.verdict import (
-    explain_disks,
-    explain_files,
+    explain_troubles,
     note_lines,
     state_counts,
     state_span,
@@ -202,15 +201,15 @@ def saved_lines(summary: SweepSummary) -> Iterator[Line]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Moment:
+class SweepMoment:
     """One read of a sweep's trials, from which all of its summary comes."""
 
     sweep: SweepView
     summaries: Sequence[SweepSummary]  # one for each metric
     standings: Standings
-    best: Sequence[TrialView]  # by one metric, or the front of several
-    winner: Winner | None
+    best: Sequence[TrialView]  # by one metric: all that `judge_winner` needs; else the front
     why: Notice | None  # why no worker claims its trials
+    troubles: Sequence[Notice]  # of its files, its trials and its workers' disks
 
     @property
     def summary(self) -> SweepSummary:
@@ -223,7 +222,7 @@ class _Moment:
         return self.standings.front
 
 
-def _read(session: Session, sweep: SweepView, top: int) -> _Moment:
+def read_moment(session: Session, sweep: SweepView, top: int) -> SweepMoment:
     """Read every trial once, and keep few in memory.
 
     Raises:
@@ -243,25 +242,26 @@ def _read(session: Session, sweep: SweepView, top: int) -> _Moment:
     firsts = standings.order[: max(top, MOST_JUDGED)]
     trials = {trial.id.number: trial for trial in reader.trials.get_many(sweep.id, firsts)}
     best = standings.best(trials, len(firsts))
-    return _Moment(
+    workers = reader.workers.live()
+    return SweepMoment(
         sweep=now,
         summaries=summaries,
         standings=standings,
-        best=standings.front.trials[:top] if standings.front else best[:top],
-        winner=judge_winner(reader, now, best) if best else None,
-        why=explain_waits(reader, [now], session).get(now.id),
+        best=standings.front.trials[:top] if standings.front else best,
+        why=explain_waits(reader, [now], session, workers).get(now.id),
+        troubles=explain_troubles(now, [one for one in workers if one.queue == now.queue]),
     )
 
 
 def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
     """Print the page; reads every trial once, and keeps few in memory."""
     reader, columns = session.reader, stdout_info().columns
-    it = _read(session, sweep, top)
-    sweep, summary, best = it.sweep, it.summary, it.best
+    it = read_moment(session, sweep, top)
+    sweep, summary, best = it.sweep, it.summary, it.best[:top]
+    winner = judge_winner(reader, sweep, it.best) if best else None
     head = f"{sweep.id}  {state_span(sweep, it.why).text}  {', '.join(state_counts(sweep))}"
     show_lines([[Span(head)]], whole=True)
-    troubles = [*explain_files(sweep), *explain_disks(reader.workers.live(sweep.queue))]
-    for notice in [*([it.why] if it.why else []), *troubles]:
+    for notice in [*([it.why] if it.why else []), *it.troubles]:
         show_lines(note_lines(notice.text, columns))
     if words := describe_target(sweep):
         print(words)
@@ -281,7 +281,7 @@ def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
     sys.stdout.flush()  # the importance below may take seconds
     for one in it.summaries:
         importance = one.importance
-        show_lines(winner_lines(it.winner, sweep.id, importance), whole=True)
+        show_lines(winner_lines(winner, sweep.id, importance), whole=True)
         show_lines(importance_lines(importance, columns, one.metric_name if it.front else ""))
         show_lines(effect_lines(one, columns))
     show_lines(saved_lines(summary), whole=True)
@@ -300,8 +300,9 @@ def hypervolume_line(front: Front) -> Iterator[Line]:
 
 def print_summary_data(session: Session, sweep: SweepView, output: Format, *, top: int) -> None:
     """Print the summary as JSON, YAML or CSV."""
-    it = _read(session, sweep, top)
-    sweep, summary, summaries, best = it.sweep, it.summary, it.summaries, it.best
+    it = read_moment(session, sweep, top)
+    sweep, summary, summaries, best = it.sweep, it.summary, it.summaries, it.best[:top]
+    winner = judge_winner(session.reader, sweep, it.best) if best else None
     importance = {one.metric_name: asdict(one.importance) for one in summaries}
     effects = {one.metric_name: _effects_record(one) for one in summaries}
     more = {"front": _front_record(it.front)} if it.front else {}
@@ -311,7 +312,7 @@ def print_summary_data(session: Session, sweep: SweepView, output: Format, *, to
             "ranking": [trial_record(t, sweep) for t in best],
             "trained_s": summary.total_ms / 1000,
             "of_earlier_attempts_s": summary.before_ms / 1000,
-            "winner": asdict(it.winner) if it.winner else None,
+            "winner": asdict(winner) if winner else None,
             "importance": importance if it.front else importance[summary.metric_name],
             "effects": effects if it.front else effects[summary.metric_name],
             "saved": asdict(summary.saved) if summary.saved else None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpq.access.session import Session
-from hpq.domain.status import UnreadableSweep
+from hpq.domain.status import UnreadableSweep, Worker
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState
 from hpq.notice import Notice
@@ -67,11 +67,18 @@ def read_sweeps(reader: StoreReader, newest: int, session: Session | None) -> Sw
 
 
 def explain_waits(
-    reader: StoreReader, sweeps: Sequence[SweepView], session: Session | None
+    reader: StoreReader,
+    sweeps: Sequence[SweepView],
+    session: Session | None,
+    workers: Sequence[Worker] | None = None,
 ) -> dict[str, Notice]:
-    """Return, by sweep id, why no worker claims trials of a running sweep."""
+    """Return, by sweep id, why no worker claims trials of a running sweep.
+
+    `workers` are the live ones of all queues, if they were read already.
+    """
     idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
-    workers = reader.workers.live() if idle else []
+    if workers is None:
+        workers = reader.workers.live() if idle else []
     full = (
         explain_full_server(reader.server_memory()) if any(s.counts.waits for s in sweeps) else None
     )

@@ -178,10 +178,12 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
         else:
             text = f"{failed} failed; {failures}"
         out.append(Notice("trials-failed", text))
-    out += explain_files(sweep)
-    out += explain_returns(sweep)
-    out += explain_disks(status.workers)
-    return out
+    return [*out, *explain_troubles(sweep, status.workers)]
+
+
+def explain_troubles(sweep: SweepView, workers: Iterable[Worker]) -> list[Notice]:
+    """Return what views say of a sweep's files, its trials and the disks of its queue's workers."""
+    return [*explain_files(sweep), *explain_returns(sweep), *explain_disks(workers)]
 
 
 def explain_files(sweep: SweepView) -> list[Notice]:
@@ -202,9 +204,8 @@ def explain_returns(sweep: SweepView) -> list[Notice]:
     """Return a notice if a trial of an unfinished sweep returns to the queue again and again."""
     if sweep.returned is None or sweep.state.is_over:
         return []
-    trial = sweep.returned.text.partition(" ")[0].removeprefix("#")
-    text = f"{sweep.returned.text}; hpq show {sweep.id}/{trial}"
-    return [Notice(sweep.returned.code, text)]
+    notice = sweep.returned.notice
+    return [Notice(notice.code, f"{notice.text}; hpq show {sweep.id}/{sweep.returned.trial}")]
 
 
 def explain_disks(workers: Iterable[Worker]) -> list[Notice]:

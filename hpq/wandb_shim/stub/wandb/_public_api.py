@@ -142,12 +142,17 @@ class ApiSweep(Missing):
     def best_run(self, order: str | None = None) -> ApiRun | None:
         """Return the best trial; an order without a sign puts the largest value first.
 
-        Without an order the sweep's metric decides, and failed trials do not count.
+        Without an order it is the one that `hpq best` names: replicates count by their mean, and
+        trials that failed, or do not meet the constraints, do not count. Of several metrics, the
+        first one decides.
         """
         if order is None:
-            ranked = [(run.objective, run) for run in self.runs if run.objective is not None]
+            known = [(run.objective, run) for run in self.runs if run.objective is not None]
+            if "metrics" not in self._data:
+                ranked = [(run.rank, run) for _, run in known if run.rank]
+                return min(ranked, key=lambda pair: pair[0], default=(0, None))[1]
             best = max if self._data["goal"] == "maximize" else min
-            return best(ranked, key=lambda pair: pair[0], default=(None, None))[1]
+            return best(known, key=lambda pair: pair[0], default=(0.0, None))[1]
         if order[0] not in "+-":
             order = f"-{order}"
         if "." not in order and order[1:] not in _FIELDS:

@@ -48,6 +48,7 @@ class ApiRun(Missing):
         self.state = _STATES.get(self.hpq_state, crashed)
         self.config: dict[str, Any] = {**about.get("config", {}), **record["param"]}
         self.objective: float | None = record["objective"]
+        self.rank: int | None = record.get("rank")  # None also with several metrics
         self.created_at: str | None = record["started"]
         self.duration, self.host = record["duration_s"], record["host"]
         self.tags: list[str] = [*sweep._data["tags"], *about.get("tags", ())]

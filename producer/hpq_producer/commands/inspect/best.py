@@ -20,7 +20,7 @@ from hpq_producer.scaffold.script import goal_of
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.output_records import trial_record
 from hpq_views.analysis.pareto_front import Front, metrics_of
-from hpq_views.analysis.rank_results import Standings
+from hpq_views.analysis.rank_results import Standings, read_standing
 from hpq_views.analysis.selection import (
     best_trials,
     by_other_metric,
@@ -29,17 +29,18 @@ from hpq_views.analysis.selection import (
     refuse_altered,
     refuse_incomparable,
     refuse_unknown_metric,
+    refuse_unreported,
     refuse_unsigned,
 )
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.analysis.winner_evidence import judge_winner, merge_ranked
+from hpq_views.analysis.winner_evidence import MOST_JUDGED, judge_winner, merge_ranked
 from hpq_views.command_output.results_table import show_ranking, standing_lines, write_trials
 from hpq_views.command_output.summary_page import winner_lines
 from hpq_views.targets import SweepRefs, find_target
 from hpq_views.text.console import show_lines
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import Span
-from hpq_views.text.text import clean, first_of, trials_of, value
+from hpq_views.text.text import clean, trials_of, value
 from hpq_views.why.warn import print_if_not_running
 
 _FRONT = 20  # trials of a front that are shown
@@ -110,7 +111,13 @@ def best(
         count = n or len(named) or (_FRONT if is_front else 1)
         is_list = is_front or count > 1
         most = count if sweeps[0].objectives else max(count, 2)  # one alone has no rival
-        every, front = (named, None) if named else _chosen(session, sweeps, most, only, by, other)
+        is_judged = not (as_yaml or output.is_data or as_args or only or named or other)
+        is_judged = is_judged and not (sweeps[1:] or confirm or sweeps[0].objectives)
+        read = max(most, MOST_JUDGED) if is_judged else most
+        every, front = (named, None) if named else _chosen(session, sweeps, read, only, by, other)
+        if other and not sweeps[0].objectives:
+            better = "higher" if goal is Goal.MAXIMIZE else "lower"
+            print_message(f"ranked by the last {clean(other)}, {better} is better")
         if (as_args or as_yaml) and is_front and not n:
             _refuse_several(every)
         if confirm:
@@ -118,9 +125,7 @@ def best(
             return _confirm(session, [pair for pair in of_each if pair[1]], confirm, output)
         if as_args or as_yaml or not is_list:
             refuse_altered(session.settings, sweeps, every[:count])  # a ranking names them
-        winner = None
-        if not (as_yaml or output.is_data or as_args or only or named or other or sweeps[1:]):
-            winner = judge_winner(session.reader, sweeps[0])
+        winner = judge_winner(session.reader, sweeps[0], every) if is_judged else None
     _show(sweeps, every[:count], is_list, as_yaml, output, as_args, front)
     show_lines(winner_lines(winner, sweeps[0].id), whole=True)
 
@@ -137,24 +142,21 @@ def _named(session: Session, refs: list[str] | None, options: str | None) -> lis
 
 
 def _goal(session: Session, sweep: SweepView, metric: str) -> Goal:
-    """Return the goal of a metric that is not the sweep's, and print it.
+    """Return the goal of a metric that is not the sweep's.
 
     Raises:
-        UserError: no trial has reported it, or its name says no goal.
+        UserError: its name says no goal.
     """
+    goal = goal_of(metric)
+    if goal is not None:
+        return goal
     begun = session.reader.trials.begun(sweep.id)
     known = dict.fromkeys(name for trial in begun for name in trial.metrics)
     if metric not in known:
-        text = f"{clean(metric)!r} is not a metric of {sweep.id}; its metrics: "
-        raise UserError(text + (first_of([*known], len(known)) or "none"), code="column-unknown")
-    goal = goal_of(metric)
-    if goal is None:
-        name = clean(metric)
-        text = f"--by {name}: its name does not say if higher is better; hpq results {sweep.id}"
-        raise UserError(f"{text} --sort=-{name} sorts by it, the highest first", code="usage")
-    better = "higher" if goal is Goal.MAXIMIZE else "lower"
-    print_message(f"ranked by the last {clean(metric)}, {better} is better")
-    return goal
+        refuse_unreported(sweep, metric, known)
+    name = clean(metric)
+    text = f"--by {name}: its name does not say if higher is better; hpq results {sweep.id}"
+    raise UserError(f"{text} --sort=-{name} sorts by it, the highest first", code="usage")
 
 
 def _placed(
@@ -163,7 +165,8 @@ def _placed(
     """Return trials with where they stand."""
     by_id, reader = {sweep.id: sweep for sweep in sweeps}, session.reader
     return [
-        replace(one, standing=reader.standing(by_id[one.id.sweep], one.id.number)) for one in named
+        replace(one, standing=read_standing(reader, by_id[one.id.sweep], one.id.number))
+        for one in named
     ]
 
 
@@ -212,13 +215,13 @@ def _ranking(
         try:
             ranked.append(best_trials(session.reader, one, most, only, by=by, checks_names=False))
         except HpqError as error:
-            if error.code != "no-result":
+            if error.code != "no-result" and not (by and error.code == "column-unknown"):
                 raise
             why.append(error)
     if only:
         only.check_names()
     if not ranked:
-        raise type(why[0])("; ".join(map(str, why)), code="no-result")
+        raise type(why[0])("; ".join(map(str, why)), code=why[0].code)
     return merge_ranked(sweeps, ranked)
 
 

@@ -35,11 +35,11 @@ from hpq_producer.commands.common_flags import Output
 from hpq_producer.enqueue.provenance import code_location
 from hpq_producer.sweepfile.load import is_sweep_file, sweep_document
 from hpq_views.analysis.output_records import finite
-from hpq_views.analysis.summary import SweepSummary
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.command_output.comparison import result_cells
 from hpq_views.command_output.provenance import read_code, versions_of
 from hpq_views.command_output.results_table import code_name
+from hpq_views.command_output.summary_page import read_moment
 from hpq_views.targets import complete_sweep_ids, find_target
 from hpq_views.text.console import show_lines, show_table, stdout_info
 from hpq_views.text.output import Format, show_data
@@ -224,10 +224,9 @@ def _of_trial(session: Session, sweep: SweepView, found: TrialId) -> tuple[set[s
 
 
 def _of_sweep(session: Session, sweep: SweepView) -> tuple[set[str], Any]:
-    reader = session.reader
-    summary = SweepSummary(sweep).add(reader.trials.begun(sweep.id))
-    best = reader.trials.best(sweep, 1)
-    results = result_cells(summary, best, state_span(sweep, None).text)
+    it = read_moment(session, sweep, 1)
+    summary, best = it.summary, it.best[:1]
+    results = result_cells(summary, best, state_span(it.sweep, None).text)
     for row in [TrialRow(trial=trial, sweep=sweep) for trial in best]:
         results["best trial"] = str(row.trial.id.number)
         results |= {f"best {name}": row.param(name) for name in sweep.varying}

@@ -47,7 +47,8 @@ def ls(
         ids = reader.sweeps.ids(None if everything or picks else n)
         found, best = reader.sweeps.best_of_each(reader.sweeps.get_each(ids))
         sweeps = [one for one in found if isinstance(one, SweepView)]
-        waits = explain_waits(reader, sweeps, session)
+        workers = None if output.is_data else reader.workers.live()
+        waits = explain_waits(reader, sweeps, session, workers)
         if picks:
             sweeps = _picked(sweeps, best, waits, tag, only)[: None if everything else n]
             found = list(sweeps)
@@ -69,7 +70,7 @@ def ls(
                 print_message(f"! {clean(sid)}: {clean(words)}")
             for line in _unreadable(found):
                 print_message(line)
-            for notice in explain_disks(reader.workers.live()):
+            for notice in explain_disks(workers or ()):
                 print_message(f"! {notice}")
         else:
             print_message(

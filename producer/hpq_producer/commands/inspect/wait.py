@@ -12,7 +12,7 @@ from hpq.access.session import open_session
 from hpq.notice import print_message
 from hpq_producer.commands.common_flags import Output
 from hpq_views.analysis.output_records import sweep_record
-from hpq_views.analysis.winner_evidence import judge_winner
+from hpq_views.analysis.winner_evidence import MOST_JUDGED, judge_winner
 from hpq_views.follow import wait_until_over
 from hpq_views.targets import SweepRef
 from hpq_views.text.output import Format, show_data
@@ -45,9 +45,11 @@ def wait(
         sid = session.find(sweep)
         done = wait_until_over(session, sid, timeout)
         found, best = done.status.sweep, done.status.best
+        if output.is_data:
+            best = tuple(session.reader.trials.best(found, MOST_JUDGED))
         objective = best[0].objective if best else None
         if output.is_data:
-            winner = judge_winner(session.reader, found) if best else None
+            winner = judge_winner(session.reader, found, best) if best else None
             record = sweep_record(found, objective, done.why) | {
                 "verdict": dict(winner.lines(sid)).get("verdict") if winner else None,
                 "needs_you": [one.record() for one in needed_actions(done.status, done.why)],
