@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import compress, islice
@@ -10,30 +10,22 @@ from typing import Any
 
 from redis import Redis
 
-from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import (
     ALTERED,
     Curve,
     Point,
-    ReplicateGroup,
-    Standing,
     TrialId,
     TrialState,
     TrialView,
 )
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.redis.damage import answered
-from hpq.search.replicates import set_of
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
-from hpq.store.wire.fields import count, decoding, real, trial_numbers
+from hpq.store.wire.fields import decoding, trial_numbers
 from hpq.store.wire.trial import Entry, decode_entries, decode_points, entry_id, join_points
 
-MOST_RANKED = 10_000_000  # trials of a sweep
-MOST_TIES = 1000  # trials with the same objective as the last one of a ranking
 _MEMBERS_PER_READ = 2_000  # about 1 ms of the server
-_PLACED_MAX = 500  # running trials that a page places among the ranked ones
-_Segment = tuple[int, Callable[[int, int], list[int]]]  # its length, and what reads a part of it
 
 
 class TrialReader:
@@ -186,67 +178,6 @@ class TrialReader:
                     oldest[sid] = trial
         return oldest
 
-    def best(self, sweep: SweepView, top: int) -> list[TrialView]:
-        """Return the N trials with the best objectives, best first; ties by number.
-
-        If the sweep has replicates, one trial stands for each group of them. The groups are
-        ranked by their mean, which replaces that trial's objective.
-        """
-        numbers = self.ranking(sweep, top)
-        if not numbers:
-            return []
-        of: Any = self._redis.zcard(self._keys.ranking(sweep.id, sweep.replicates))
-        if sweep.replicates > 1:
-            found = self._replicate_groups(sweep, numbers)
-        else:
-            found = self.get_many(sweep.id, numbers)
-        ranks = {number: rank for rank, number in enumerate(numbers, start=1)}
-        return [
-            replace(t, standing=Standing(setting=set_of(sweep, n), rank=ranks[n], of=of))
-            for t in found
-            for n in [t.id.number]
-        ]
-
-    def ranking(self, sweep: SweepView, top: int = MOST_RANKED) -> list[int]:
-        """Return the numbers of the N best trials, best first; ties by number.
-
-        If the sweep has replicates, these are the first trials of each group of them.
-        """
-        if sweep.metric is None or top < 1:
-            return []
-        desc = sweep.metric.goal is Goal.MAXIMIZE
-        key = self._keys.ranking(sweep.id, sweep.replicates)
-        rows: Any = self._redis.zrange(key, 0, top - 1, desc=desc, withscores=True)
-        if rows:  # Redis orders ties by text: read all that tie with the last row
-            score = rows[-1][1]
-            ties: Any = self._redis.zrangebyscore(key, score, score, start=0, num=MOST_TIES)
-            rows = rows + [(n, score) for n in ties]
-        sign = -1 if desc else 1
-        with decoding(key):
-            order = sorted({(sign * score, count(n)) for n, score in rows})
-        return [n for _, n in order[:top]]
-
-    def _replicate_groups(self, sweep: SweepView, firsts: Sequence[int]) -> list[TrialView]:
-        pipe = self._redis.pipeline(transaction=False)
-        for first in firsts:
-            members = [str(first + i) for i in range(sweep.replicates)]
-            pipe.zmscore(self._keys.sweep(sweep.id, "rank"), members)
-        groups = [
-            ReplicateGroup(
-                first=first,
-                of=sweep.replicates,
-                objectives=tuple(s for s in scores if s is not None),
-            )
-            for first, scores in zip(firsts, pipe.execute(), strict=True)
-        ]
-        # A retry between the two reads leaves a group without objectives.
-        groups = [group for group in groups if group.objectives]
-        trials = self.get_many(sweep.id, [group.first for group in groups])
-        return [
-            replace(trial, objective=group.mean, group=group)
-            for trial, group in zip(trials, groups, strict=True)
-        ]
-
     def metric_history(self, trial: TrialId, metric: str) -> list[Point]:
         """Return the values of one metric in the order of report, thinned to about 1,000."""
         return self.new_points([(trial, "")], metric)[0][0]
@@ -305,74 +236,6 @@ class TrialReader:
             for (number, metric), some in zip(wanted, entries, strict=True)
         ]
 
-    def page(self, sweep: SweepView, order: str, first: int, count: int) -> list[int]:
-        """Return the numbers of at most `count` trials from place `first` (from 0) of an order.
-
-        `best`: best objective first, a running trial in the place that its value has now; then
-        running trials without a value, ended ones without an objective, waiting ones. `newest`:
-        running trials, then the last ended first, then waiting ones. Else by number.
-        """
-        if order not in ("best", "newest"):
-            return list(range(first + 1, min(first + count, sweep.counts.total) + 1))
-        parts = ("running", "rank", "ended", "waiting", "dropped")
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.zrange(self._keys.sweep(sweep.id, "running"), 0, _PLACED_MAX - 1)
-        for part in parts:
-            pipe.zcard(self._keys.sweep(sweep.id, part))
-        found, *sizes = pipe.execute()
-        size = dict(zip(parts, sizes, strict=True))
-        running = trial_numbers(self._keys.sweep(sweep.id, "running"), found)
-        waiting = [(size[part], self._slice(sweep.id, part)) for part in ("waiting", "dropped")]
-        if order == "newest" or sweep.metric is None:
-            shown = [(len(running), lambda a, b: running[a:b])]
-            ended = (size["ended"], self._slice(sweep.id, "ended", desc=True))
-            return _window([*shown, ended, *waiting], first, count)
-        merged, placed = self._merged(sweep, running, size["rank"])
-        others = [n for n in running if n not in placed]
-        rest = (max(0, size["ended"] - size["rank"]), self._unranked(sweep.id))
-        segments = [merged, (len(others), lambda a, b: others[a:b]), rest, *waiting]
-        return _window(segments, first, count)
-
-    def _slice(self, sid: str, part: str, *, desc: bool = False) -> Callable[[int, int], list[int]]:
-        key = self._keys.sweep(sid, part)
-        redis: Any = self._redis
-        return lambda a, b: trial_numbers(key, redis.zrange(key, a, b - 1, desc=desc))
-
-    def _unranked(self, sid: str) -> Callable[[int, int], list[int]]:
-        """Read ended trials without an objective: one pass over the sweep's, on the server."""
-        keys = [self._keys.sweep(sid, part) for part in ("ended", "rank")]
-        redis: Any = self._redis
-        return lambda a, b: sorted(trial_numbers(keys[0], redis.zdiff(keys)))[a:b]
-
-    def _merged(
-        self, sweep: SweepView, running: Sequence[int], ranked: int
-    ) -> tuple[_Segment, frozenset[int]]:
-        """Place running trials with a value among the ranked ones; return also which they are."""
-        desc = sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE
-        key, sign = self._keys.sweep(sweep.id, "rank"), -1 if desc else 1
-        pipe = self._redis.pipeline(transaction=False)
-        for n in running:
-            pipe.hget(self._keys.trial(TrialId(sweep=sweep.id, number=n)), "objective")
-        placed = []
-        for raw, n in zip(pipe.execute(raise_on_error=False), running, strict=True):
-            with suppress(ValueError, DecodeError):  # not finite; or unreadable, as its row says
-                if answered(key, raw):
-                    placed.append((sign * real(raw), n))
-        placed.sort()
-        for value, _ in placed:
-            pipe.zcount(key, *((f"({-value}", "+inf") if desc else ("-inf", f"({value}")))
-        counts = enumerate(zip(pipe.execute(), placed, strict=True))
-        at = {better + i: n for i, (better, (_, n)) in counts}
-
-        def read(a: int, b: int) -> list[int]:
-            start, inside = a - sum(place < a for place in at), sum(a <= p < b for p in at)
-            rows: Any = self._redis.zrange(key, start, start + b - a - inside - 1, desc=desc)
-            others = iter(rows if b - a > inside else ())
-            mixed = (at.get(place) or next(others, None) for place in range(a, b))
-            return trial_numbers(key, (n for n in mixed if n is not None))
-
-        return (ranked + len(at), read), frozenset(at.values())
-
     def log(
         self, trial: TrialId, after: str = "0", block_ms: int | None = None
     ) -> tuple[bytes, str]:
@@ -385,13 +248,3 @@ class TrialReader:
             return b"", after
         entries = answer[0][1]
         return b"".join(fields.get(b"d", b"") for _, fields in entries), entries[-1][0].decode()
-
-
-def _window(segments: Sequence[_Segment], first: int, count: int) -> list[int]:
-    """Read `count` numbers from place `first` of segments that follow one another."""
-    found: list[int] = []
-    for length, read in segments:
-        if first < length and len(found) < count:
-            found += read(first, min(length, first + count - len(found)))
-        first = max(0, first - length)
-    return found

@@ -133,7 +133,7 @@ def _ends_now(count: int) -> str:
 def _lost(session: Session, sweep: SweepView, lost: Sequence[TrialView]) -> str:
     """Return the question before a retry of trials that have results."""
     has_best = not sweep.objectives and any(
-        session.reader.standing(sweep, trial.id.number).rank == 1 for trial in lost
+        session.reader.ranking.standing(sweep, trial.id.number).rank == 1 for trial in lost
     )
     if lost[1:]:
         also = ", the best among them," if has_best else ""

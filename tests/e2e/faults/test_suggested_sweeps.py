@@ -71,7 +71,7 @@ def test_bayes_runs_to_its_cap_and_finds_the_valley(lab) -> None:
     lab.wait_over(sid)
     found = sets(lab, sid)
     assert len(found) == len({str(params) for params in found}) == 30
-    (best,) = lab.reader.trials.best(lab.reader.sweeps.get(sid), 1)
+    (best,) = lab.reader.ranking.best(lab.reader.sweeps.get(sid), 1)
     assert best.params["n"] == 1 and abs(best.params["x"] - 1) < 0.6
     late = [params["n"] for params in found[18:]]
     assert late.count(1) > len(late) / 2  # it has learned

@@ -188,7 +188,7 @@ def test_a_suggested_sweep_ranks_the_trials_that_meet_the_constraint(lab) -> Non
     sweep, trials = lab.reader.sweeps.get(sid), list(lab.reader.trials.all(sid))
     assert sweep.counts.finished == 13 and sweep.made["tpe"] == 3
     feasible = {t.id.number for t in trials if t.metrics["gb"] <= 24}
-    assert {t.id.number for t in lab.reader.trials.best(sweep, 13)} == feasible
+    assert {t.id.number for t in lab.reader.ranking.best(sweep, 13)} == feasible
     assert 0 < len(feasible) < 13
     ends = {e.trial: e.fields for e in lab.reader.events.read(sid) if e.what == "finished"}
     for trial in trials:

@@ -57,7 +57,7 @@ def test_replicates_have_seeds_of_their_own_and_sets_are_ranked_by_their_mean(la
     lab.steered(1)
     lab.wait_for("began-1-1")  # so that no worker is free
     lab.ok("retry", f"{sid}/5", f"{sid}/6", "--yes")
-    (best,) = lab.reader.trials.best(lab.reader.sweeps.get(sid), 1)
+    (best,) = lab.reader.ranking.best(lab.reader.sweeps.get(sid), 1)
     assert (best.id.number, best.objective, best.group.objectives) == (4, 0.5, (0.5,))
 
 

@@ -82,7 +82,7 @@ def test_the_range_of_a_sweep_is_that_of_all_its_files(
     found = judge_winner(desk.reader, sweep)
     assert found is not None and found.trial == 3 and found.edges == {}
     every = list(desk.reader.trials.all(sid))
-    assert judge_winner(desk.reader, sweep, desk.reader.trials.best(sweep, 2), every) == found
+    assert judge_winner(desk.reader, sweep, desk.reader.ranking.best(sweep, 2), every) == found
 
 
 def test_a_file_with_fewer_trials_than_the_sweep_adds_none_and_cancels_none(desk: Desk) -> None:

@@ -154,7 +154,7 @@ def test_trials_that_only_failed_to_report_the_metric_are_results_for_the_right_
     assert desk.trials(right) == [(1, "finished"), (2, "queued"), (3, "queued")]
     trial = desk.reader.trials.get(TrialId(sweep=right, number=1))
     assert (trial.objective, trial.reused) == (0.25, f"{wrong}/1")
-    assert desk.reader.trials.best(desk.reader.sweeps.get(right), 1)[0].id == trial.id
+    assert desk.reader.ranking.best(desk.reader.sweeps.get(right), 1)[0].id == trial.id
     assert audit_sweep(desk.reader, right).violations == ()
 
 
@@ -274,7 +274,7 @@ def test_replicates_are_taken_each_for_itself_and_ranked_by_their_mean(
     new = desk.sweep(text.replace("[1, 2]", "[3, 1, 2]"), "--reuse")
     trials = list(desk.reader.trials.all(new))
     assert [t.reused for t in trials] == ["", "", f"{old}/1", f"{old}/2", f"{old}/3", ""]
-    best = desk.reader.trials.best(desk.reader.sweeps.get(new), 9)
+    best = desk.reader.ranking.best(desk.reader.sweeps.get(new), 9)
     assert [(t.id.number, t.objective) for t in best] == [(5, 0.4), (3, 0.2)]
     assert audit_sweep(desk.reader, new).violations == ()
 

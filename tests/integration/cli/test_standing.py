@@ -18,7 +18,7 @@ from hpq.domain.constraint import Constraint
 from hpq.domain.sweep import Counts, Goal, Metric, SweepView
 from hpq.domain.trial import TrialId, TrialState
 from hpq.store.control import SweepControl
-from hpq.store.reader import StoreReader
+from hpq.store.reader import RankingReader, StoreReader
 from hpq.store.trial_reader import TrialReader
 from hpq.store.trials import TrialStore
 from hpq.store.worker_reader import WorkerReader
@@ -191,7 +191,7 @@ def test_a_view_reads_results_and_workers_once(
         monkeypatch.setattr(of, name, call)
 
     counted(TrialReader, "begun")
-    counted(TrialReader, "best")
+    counted(RankingReader, "best")
     counted(WorkerReader, "live")
     answer = desk.hpq(*words.split())
     assert answer.returncode in (0, 1), answer.stderr
@@ -213,7 +213,7 @@ def test_what_is_read_and_what_is_computed_are_one_order(
     found = standings_of(sweep, reader.trials.begun(sweep.id))
     assert found.order == read_standings(reader, sweep).order == [4, 1]
     assert found.infeasible == [7]
-    assert [found.of(n) == reader.standing(sweep, n) for n in range(1, 10)] == [True] * 9
+    assert [found.of(n) == reader.ranking.standing(sweep, n) for n in range(1, 10)] == [True] * 9
 
 
 def test_a_summary_is_of_the_trials_that_it_read() -> None:

@@ -26,7 +26,7 @@ def outcome(value: float, violation: float, **more: object) -> Outcome:
 
 
 def ranked(reader) -> list[int]:
-    return [trial.id.number for trial in reader.trials.best(reader.sweeps.get(SID), 9)]
+    return [trial.id.number for trial in reader.ranking.best(reader.sweeps.get(SID), 9)]
 
 
 @pytest.mark.parametrize("replicates", [1, 2])

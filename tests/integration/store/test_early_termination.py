@@ -296,7 +296,7 @@ def test_a_trial_that_was_told_to_stop_ends_pruned_also_without_its_worker(
         store.reap("default", lease_ms=LEASE, lost_max=3)
     trial = told.trial(2)
     assert (trial.state, trial.objective, trial.pruning.rank) == (TrialState.PRUNED, 0.4, 2)
-    assert [t.id.number for t in reader.trials.best(reader.sweeps.get(SID), 5)] == [2]
+    assert [t.id.number for t in reader.ranking.best(reader.sweeps.get(SID), 5)] == [2]
     assert how == "commit" or trial.best == 0.4
     assert trial.checkpoint is None  # it came to its end
     events = [e for e in reader.events.read(SID) if e.trial == 2]

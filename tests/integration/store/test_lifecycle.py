@@ -565,8 +565,13 @@ def test_best_of_equal_values_is_the_lower_number(store, reader, sweep_of, who) 
     sweep = sweep_of(4)
     for i, value in enumerate([0.5, 0.9, 0.9, 0.1]):
         store.commit(take(store, who, str(i)), finished(value))
-    assert [t.id.number for t in reader.trials.best(reader.sweeps.get(sweep.id), 2)] == [2, 3]
-    assert [t.id.number for t in reader.trials.best(reader.sweeps.get(sweep.id), 9)] == [2, 3, 1, 4]
+    assert [t.id.number for t in reader.ranking.best(reader.sweeps.get(sweep.id), 2)] == [2, 3]
+    assert [t.id.number for t in reader.ranking.best(reader.sweeps.get(sweep.id), 9)] == [
+        2,
+        3,
+        1,
+        4,
+    ]
 
 
 def test_a_launch_record_survives_the_wire(store, reader, sweep_of) -> None:

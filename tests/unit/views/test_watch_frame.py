@@ -25,10 +25,10 @@ from hpq_views.text.charts import Scale
 from hpq_views.text.style import TerminalInfo, paint
 from hpq_views.text.text import to_ascii, width
 from hpq_views.watch.frame import LEAST_COLUMNS, LEAST_ROWS, _scale_title, render
-from hpq_views.watch.scene import Detail, Scene, Standing
+from hpq_views.watch.scene import Detail, Scene
 from hpq_views.watch.trial_columns import shown_names
 from hpq_views.watch.view import Act, Mode, View, reduce
-from hpq_views.why.verdict import front_items, needed_actions
+from hpq_views.why.verdict import needed_actions
 from hpq_views.why.waiting import explain_waiting
 from tests.support.golden import Golden
 from tests.support.views import sweep_view, trial_view
@@ -553,10 +553,9 @@ def test_whole_frames_of_several_metrics_are_as_they_were(
         for n, (a, b, c) in enumerate(values, 101)
     ]
     front = front_of(scene.sweep_status.sweep, trials)
-    standing = Standing(front=(101, 102), infeasible=(104,), items=front_items(front))
     rows = (*trials, *scene.sweep_status.running)
     status = replace(scene.sweep_status, recent=tuple(trials))
-    scene = replace(scene, status=status, rows=rows, standing=standing)
+    scene = replace(scene, status=status, rows=rows, front=front)
     golden.check("watch-frames", f"front {size[0]}x{size[1]}", "\n".join(_text(scene, *size)))
 
 

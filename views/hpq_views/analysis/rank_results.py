@@ -1,8 +1,8 @@
 """Rank the results of a sweep once, for every view: rank, winner, front, feasible or not.
 
 A setting is one set of parameters: a trial, or its replicates, which count once, by their mean. The
-store keeps the same order (`TrialReader.ranking`), so a view that reads few trials prints the same
-numbers. Charts of a page get the order, and rank nothing.
+store keeps the same order (`RankingReader.numbers`), so a view that reads few trials prints the
+same numbers. Charts of a page get the order, and rank nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Standings:
         return replace(trial, standing=self.of(trial.id.number))
 
     def best(self, trials: Mapping[int, TrialView], most: int) -> list[TrialView]:
-        """Return the first trials of the best settings, as `TrialReader.best`.
+        """Return the first trials of the best settings, as `RankingReader.best`.
 
         `trials` are those that were ranked, by number.
         """
@@ -135,11 +135,11 @@ def read_standings(reader: StoreReader, sweep: SweepView) -> Standings:
     """Read where every trial stands; of several metrics, from all results."""
     if sweep.objectives:
         return standings_of(sweep, reader.trials.begun(sweep.id))
-    return Standings(sweep=sweep, order=reader.trials.ranking(sweep))
+    return Standings(sweep=sweep, order=reader.ranking.numbers(sweep))
 
 
 def read_standing(reader: StoreReader, sweep: SweepView, number: int) -> Standing:
     """Read where one trial stands: as `read_standings`, but of one metric in a few reads."""
     if sweep.objectives:
         return read_standings(reader, sweep).of(number)
-    return reader.standing(sweep, number)
+    return reader.ranking.standing(sweep, number)

@@ -167,7 +167,7 @@ def best_trials(
         HpqError: no trial has a result, or none that matches (says why).
     """
     if where is None and not by:
-        found = reader.trials.best(sweep, n)
+        found = reader.ranking.best(sweep, n)
     else:
         found = _best_matching(reader, sweep, n, where, by)
         if where is not None and checks_names:

@@ -136,7 +136,7 @@ def judge_winner(
     """
     if sweep.objectives:
         return None
-    best = best or reader.trials.best(sweep, MOST_JUDGED)
+    best = best or reader.ranking.best(sweep, MOST_JUDGED)
     if not best or sweep.metric is None:
         return None
     curve = reader.trials.metric_history(best[0].trained, sweep.metric.name)
@@ -158,7 +158,7 @@ def _confirmed(reader: StoreReader, sweep: SweepView, ranked: Sequence[TrialView
             total = one.counts.total
             ended = f"{one.counts.ended:,} of {total:,} {plural(total, 'trial')} ended"
             return f"{one.id} measures the noise: {ended}"
-        best = reader.trials.best(one, MOST_JUDGED)
+        best = reader.ranking.best(one, MOST_JUDGED)
         if _apart(leader) not in map(_apart, best):
             continue
         names = {

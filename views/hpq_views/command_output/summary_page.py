@@ -229,7 +229,7 @@ def read_moment(session: Session, sweep: SweepView, top: int) -> SweepMoment:
         DecodeError: a trial, or the ranking of the sweep, cannot be read.
     """
     summaries, reader = summaries_of(sweep, session.settings.cache), session.reader
-    reader.trials.ranking(sweep, 1)  # an unreadable one is an error, as of `best`
+    reader.ranking.numbers(sweep, 1)  # an unreadable one is an error, as of `best`
 
     def added() -> Iterator[TrialView]:
         for trial in reader.trials.begun(sweep.id):

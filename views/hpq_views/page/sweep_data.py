@@ -173,7 +173,10 @@ def read_sweep(
     elif status.sweep.counts.total <= _MOST_TRIALS:
         fresh = list(reader.trials.begun(sid))
     else:
-        shown = set(reader.trials.page(status.sweep, "best", 0, _MOST_TRIALS))
+        seeds = status.sweep.replicates
+        page = reader.ranking.page(status.sweep, "best", 0, _MOST_TRIALS // seeds)
+        firsts = {first_of_set(status.sweep, number) for number in page}
+        shown = {number for first in firsts for number in range(first, first + seeds)}
         of_all, fresh = SweepSummary(status.sweep, settings.cache), []
         for trial in reader.trials.begun(sid):
             of_all.add([trial])

@@ -37,7 +37,7 @@ class TrialPage(Listing):
         status = reader.status(self.id.sweep, 0, top=1)
         several = status.sweep.objectives
         front = self._front() if several and trial.state is TrialState.FINISHED else None
-        standing = reader.standing(status.sweep, self.id.number)
+        standing = reader.ranking.standing(status.sweep, self.id.number)
         seen = (trial, status.best, standing, front)
         if seen == self._seen and trial.state is not TrialState.RUNNING:
             return self.html

@@ -21,8 +21,11 @@ from hpq.access.session import Session, reader_of
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import DecodeError, HpqError, NotFound, UserError
 from hpq.redis.client import TRANSIENT, connect, short_reason
+from hpq.search.replicates import first_of_set
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.filter import Filter
+from hpq_views.analysis.pareto_front import Front
+from hpq_views.analysis.rank_results import read_standings, result_of
 from hpq_views.analysis.selection import Selection
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.command_output.summary_page import importance_lines
@@ -33,7 +36,7 @@ from hpq_views.text.style import Line, Span, Style, TerminalInfo
 from hpq_views.text.text import clean, duration
 from hpq_views.watch.event_log import Leave, print_lines, say_verdict
 from hpq_views.watch.frame import render
-from hpq_views.watch.scene import Scene, SceneReader, Standing, read_standing
+from hpq_views.watch.scene import Scene, SceneReader
 from hpq_views.watch.view import Act, Mode, View, reduce
 
 Q = TypeVar("Q")
@@ -78,6 +81,10 @@ def _important(reader: StoreReader, sweep: SweepView, columns: int) -> list[Line
     return list(importance_lines(summary.importance, columns))
 
 
+def _front(reader: StoreReader, sweep: SweepView, _: str) -> Front | None:
+    return read_standings(reader, sweep).front
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """The order of the list of trials, and the filter that the user typed."""
@@ -90,9 +97,13 @@ def matching(reader: StoreReader, sweep: SweepView, search: Search) -> list[int]
     """Return the trials that a filter picks, in an order; a word alone is a state: `failed`."""
     is_state = search.text.isalpha()
     where = Filter.of(f"state == {search.text}" if is_state else search.text)
-    picked = {t.id.number for t in Selection(reader=reader, sweep=sweep, where=where).trials()}
-    ordered = reader.trials.page(sweep, search.order, 0, sweep.counts.total)
-    return [n for n in ordered if n in picked]
+    picked = set[int]()
+    for trial in Selection(reader=reader, sweep=sweep, where=where).trials():
+        number = trial.id.number
+        is_ranked = result_of(trial) is not None and sweep.is_feasible(trial.metrics)
+        picked.add(first_of_set(sweep, number) if search.order == "best" and is_ranked else number)
+    ordered = reader.ranking.page(sweep, search.order, 0, sweep.counts.total)
+    return [n for n in dict.fromkeys(ordered) if n in picked]
 
 
 class Background(Generic[Q, T]):
@@ -167,7 +178,7 @@ class _Watch:
         self._changed: set[int] = set()  # trials that events named since the last frame
         self._importance = Background(session.reader, _important)
         self._filter = Background(session.reader, matching)
-        self._standing = Background(session.reader, read_standing)
+        self._front = Background(session.reader, _front)
 
     def run(self, until_done: bool) -> SweepState | None:
         """Draw until done, `q`, or an exception; leave the verdict on the normal screen."""
@@ -245,9 +256,8 @@ class _Watch:
         search = Search(view.order, view.filter) if view.filter else None
         self._scenes.found = self._filter.result(view.sweep, search, screen)
         sweep = self._scene.status.sweep if self._scene.status else None
-        asked = "all" if sweep and (sweep.objectives or sweep.constraints) else None
-        standing = self._standing.result(view.sweep, asked, screen)
-        self._scenes.standing = standing or Standing()
+        asked = "all" if sweep and sweep.objectives else None
+        self._scenes.front = self._front.result(view.sweep, asked, screen)
         scene = replace(self._scenes.read(view, terminal), on_quit=self._on_quit)
         if why := self._filter.why_none:
             self._view = replace(view, filter="", note=why.replace("--where", "filter"))

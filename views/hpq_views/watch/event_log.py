@@ -17,14 +17,15 @@ from hpq.redis.client import TRANSIENT
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.early_termination import describe_prune_event
 from hpq_views.analysis.limits import in_words
+from hpq_views.analysis.rank_results import read_standings
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.follow import SweepUpdate, follow, is_over_or_held
 from hpq_views.text.console import terminal_info
 from hpq_views.text.style import Line, flow, paint, plain
 from hpq_views.text.text import clean, duration, failure_words, number
-from hpq_views.watch.scene import read_standing
 from hpq_views.why.verdict import (
     explain_unreported_metric,
+    front_items,
     needed_actions,
     note_lines,
     status_lines,
@@ -148,7 +149,7 @@ def say_verdict(
         terminal = replace(terminal, columns=_WIDE)
     front: Sequence[Line] = ()
     with suppress(*TRANSIENT):  # the verdict stands without
-        front = read_standing(reader, status.sweep).items
+        front = _front_of(reader, status.sweep)
     lines = status_lines(status, terminal.columns, why, front=front)
     for notice in needed_actions(status, why):
         if notice.code in printed:
@@ -157,6 +158,11 @@ def say_verdict(
     for line in lines:
         print(paint(line, terminal), file=stream)
     stream.flush()
+
+
+def _front_of(reader: StoreReader, sweep: SweepView) -> Sequence[Line]:
+    front = read_standings(reader, sweep).front if sweep.objectives else None
+    return front_items(front) if front else ()
 
 
 def print_lines(

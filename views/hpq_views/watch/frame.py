@@ -29,7 +29,7 @@ from hpq_views.watch.trial_columns import (
     trial_columns,
 )
 from hpq_views.watch.view import Mode, Seen, View, position, show_from
-from hpq_views.why.verdict import needed_actions, note_lines, status_lines
+from hpq_views.why.verdict import front_items, needed_actions, note_lines, status_lines
 
 _LONGEST = 5  # lines of what needs the user
 LEAST_COLUMNS, LEAST_ROWS = 30, 6
@@ -41,7 +41,8 @@ _LEAST_LIST = 4  # rows of trials before workers get any
 HELP = (
     ("↑ ↓ PgUp PgDn Home End", "move through all trials"),
     ("Enter", "open the trial: curve, parameters, attempts, log; Esc returns"),
-    ("s", "order: best first (a running trial by its latest value), newest first, number"),
+    ("s", "order: best first (running trials by the latest value), newest first, number"),
+    ("", "best first, replicates are one row, of the first: their mean, its curve and time"),
     ("/", "filter: lr > 0.1 and state == running; failed; empty: all"),
     ("c", "columns: choose parameters, metrics, names of runs"),
     ("i", "importance: which parameter matters"),
@@ -115,10 +116,9 @@ def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     columns, rows = terminal.columns, terminal.rows
     roomy = rows >= ROOMY_ROWS
     why = scene.not_taken
-    front = scene.standing.items
+    front = front_items(scene.front) if scene.front else ()
     head = status_lines(scene.sweep_status, columns, why, 2 if roomy else 1, front)[: rows - 2]
-    is_over = scene.sweep_status.sweep.state.is_over  # before, the lead changes hands
-    if roomy and is_over and scene.winner and scene.winner.gap is not None:
+    if roomy and scene.winner and scene.winner.gap is not None:
         (_, verdict), *_ = scene.winner.lines(scene.sweep_status.sweep.id)
         head += fold([Span(f"winner {verdict}", Style.DIM)], columns)
     head += _notes(scene, columns, rows // 3 if roomy else 1, rows - len(head) - 2)
@@ -179,7 +179,7 @@ def _table(
     rows = scene.rows[skip : skip + most]
     picked = shown.cursor - scene.first - skip if scene.is_live else None
     wide = max((len(str(t.id.number)) for t in rows), default=1)
-    front = frozenset(scene.standing.front)
+    front = scene.front.numbers if scene.front else frozenset()
     described = [TrialRow(trial=t, sweep=sweep, at=status) for t in rows]
     names, titles = shown_names(sweep, view.columns, terminal.columns)
     widths, is_crowded = curve_widths(terminal.columns), False

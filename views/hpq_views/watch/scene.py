@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpq.access.session import Session
 from hpq.domain.status import SweepStatus
@@ -16,9 +16,11 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Point, TrialId, TrialView
 from hpq.errors import NotFound
 from hpq.notice import Notice
+from hpq.search.replicates import first_of_set
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.history import Attempt, attempts_of
-from hpq_views.analysis.pareto_front import front_of
+from hpq_views.analysis.pareto_front import Front, averaged
+from hpq_views.analysis.rank_results import read_standings
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner_evidence import Winner, judge_winner
 from hpq_views.command_output.logs import LINES, read_log
@@ -27,7 +29,6 @@ from hpq_views.command_output.sweep_table import SweepList, read_sweeps
 from hpq_views.stored_files import holder_of
 from hpq_views.text.style import Line, TerminalInfo
 from hpq_views.watch.view import View
-from hpq_views.why.verdict import front_items
 from hpq_views.why.waiting import explain_waiting
 
 _KEPT = 400  # trials whose rows and curves are kept
@@ -61,36 +62,6 @@ class Detail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What takes all results: the front of several metrics, and who meets no constraint.
-
-    `items` say the front in words. The numbers of the front are in its order.
-    """
-
-    front: Sequence[int] = ()
-    infeasible: Sequence[int] = ()
-    items: Sequence[Line] = ()
-
-
-def read_standing(reader: StoreReader, sweep: SweepView, _: str = "") -> Standing:
-    """Read all results of a sweep with several metrics or with constraints."""
-    if not sweep.objectives and not sweep.constraints:
-        return Standing()
-    infeasible: list[int] = []
-
-    def kept() -> Iterator[TrialView]:
-        for trial in reader.trials.begun(sweep.id):
-            if TrialRow(trial=trial, sweep=sweep).unmet:
-                infeasible.append(trial.id.number)
-            yield trial
-
-    front = front_of(sweep, kept())
-    if not sweep.objectives:
-        return Standing(infeasible=infeasible)
-    return Standing(front=front.order, infeasible=infeasible, items=front_items(front))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """What a frame shows of one sweep; `first` is the place of the first of `rows` in the list."""
 
@@ -100,7 +71,7 @@ class Scene:
     total: int = 0
     curves: Mapping[int, Curve] = field(default_factory=dict)
     winner: Winner | None = None
-    standing: Standing = Standing()
+    front: Front | None = None  # of several metrics; None: not read yet
     not_taken: Notice | None = None
     stale: str = ""  # why the status is not of now
     on_quit: str = "quit"  # what the key q does
@@ -137,7 +108,7 @@ class SceneReader:
         self._reader = reader
         self._session = session
         self.found: list[int] | None = None  # what the filter picks; None: not known yet
-        self.standing = Standing()
+        self.front: Front | None = None
         self._rows: dict[int, TrialView] = {}
         self._curves: dict[int, _KeptCurve] = {}
         self._winner: tuple[object, Winner | None] = (None, None)
@@ -159,16 +130,16 @@ class SceneReader:
             self._rows = {}
             self._curves = {}
             self._sid = view.sweep
-        status = self._reader.status(view.sweep, _RUNNING, top=2, recent=3)
+        status = self._reader.status(view.sweep, _RUNNING, top=1, recent=3)
         if not is_live:
-            self.standing = read_standing(self._reader, status.sweep)
+            self.front = read_standings(self._reader, status.sweep).front
         numbers, total = self._numbers(view, status.sweep, terminal.rows)
         first = view.top
         if first and not numbers:  # the list has become shorter than where the cursor was
             first = max(0, total - terminal.rows)
             shown = View(sweep=view.sweep, order=view.order, filter=view.filter, top=first)
             numbers, total = self._numbers(shown, status.sweep, terminal.rows)
-        rows = self._trials(view.sweep, numbers)
+        rows = self._rows_of(status.sweep, view.order, numbers)
         return Scene(
             status=status,
             rows=rows,
@@ -176,7 +147,7 @@ class SceneReader:
             total=total,
             curves=self._points(status.sweep, rows),
             winner=self._judged(status),
-            standing=self.standing,
+            front=self.front,
             not_taken=explain_waiting(status, self._session),
             is_live=is_live,
             is_searching=bool(view.filter) and self.found is None,
@@ -187,22 +158,44 @@ class SceneReader:
         if view.filter:
             found = self.found or []
             return found[view.top : view.top + rows], len(found)
-        standing, total = self.standing, sweep.counts.total
-        if view.order != "best" or not (standing.front or standing.infeasible):
-            return self._reader.trials.page(sweep, view.order, view.top, rows), total
-        moved, end = {*standing.front, *standing.infeasible}, view.top + rows
-        page = self._reader.trials.page(sweep, view.order, 0, end + len(moved))
-        rest = [n for n in page if n not in moved]
-        return [*standing.front, *rest, *standing.infeasible][view.top : end], total
+        total = self._reader.ranking.rows(sweep, view.order)
+        if view.order != "best" or self.front is None:
+            return self._reader.ranking.page(sweep, view.order, view.top, rows), total
+        front, end = [_first(trial) for trial in self.front.trials], view.top + rows
+        page = self._reader.ranking.page(sweep, view.order, 0, end + len(front))
+        members = set(front)
+        rest = [n for n in page if n not in members]
+        return [*front, *rest][view.top : end], total
 
-    def _trials(self, sid: str, numbers: Sequence[int]) -> list[TrialView]:
+    def _rows_of(self, sweep: SweepView, order: str, numbers: Sequence[int]) -> Sequence[TrialView]:
+        """Return a row for each number; replicates with results, best first, are their mean."""
+        found = self._trials(sweep.id, numbers)
+        if order == "best" and sweep.replicates > 1:
+            firsts = [n for n in found if n == first_of_set(sweep, n)]
+            found |= self._settings(sweep, firsts, found)
+        return list(found.values())
+
+    def _settings(
+        self, sweep: SweepView, firsts: Sequence[int], found: Mapping[int, TrialView]
+    ) -> dict[int, TrialView]:
+        if not sweep.objectives:
+            groups = self._reader.ranking.groups(sweep, firsts)
+            return {
+                group.first: replace(found[group.first], objective=group.mean, group=group)
+                for group in groups
+            }
+        last = sweep.counts.total
+        runs = [n for first in firsts for n in range(first, first + sweep.replicates) if n <= last]
+        return {_first(t): t for t in averaged(sweep, self._trials(sweep.id, runs).values())}
+
+    def _trials(self, sid: str, numbers: Sequence[int]) -> dict[int, TrialView]:
         missing = [n for n in numbers if n not in self._rows]
         found = {t.id.number: t for t in self._reader.trials.get_many(sid, missing)}
         found |= {n: self._rows[n] for n in numbers if n in self._rows}
         if len(self._rows) > _KEPT:
             self._rows = {}
         self._rows |= {n: t for n, t in found.items() if t.state.is_terminal}
-        return [found[n] for n in dict.fromkeys(numbers)]
+        return {n: found[n] for n in numbers}
 
     def _points(self, sweep: SweepView, rows: Sequence[TrialView]) -> dict[int, Curve]:
         if sweep.metric is None:
@@ -223,9 +216,12 @@ class SceneReader:
         return self._curves.setdefault(trial.id.number, _KeptCurve())
 
     def _judged(self, status: SweepStatus) -> Winner | None:
-        key = [(t.id, t.objective) for t in status.best]
+        """Return the verdict of `best` and `summary`; before the end, the lead changes hands."""
+        if not status.sweep.state.is_over:
+            return None
+        key = [status.last_event, *((t.id, t.objective) for t in status.best)]
         if self._winner[0] != key:
-            self._winner = (key, judge_winner(self._reader, status.sweep, status.best))
+            self._winner = (key, judge_winner(self._reader, status.sweep))
         return self._winner[1]
 
     def _detail(self, sweep: SweepView, number: int) -> Detail | None:
@@ -242,3 +238,8 @@ class SceneReader:
             attempts=attempts_of(self._reader.events.of_trial(found), trial),
             log=log.decode("utf-8", "replace"),
         )
+
+
+def _first(trial: TrialView) -> int:
+    """Return the number of the first of a trial's replicates, if it stands for them."""
+    return trial.group.first if trial.group else trial.id.number

@@ -28,6 +28,8 @@ def shown_names(
     The titles fit usual cells, so that they stay while states and values change.
     """
     metrics = _metrics(sweep)
+    is_mean = sweep.replicates > 1 and not sweep.objectives
+    result = "0.1234 ± 0.1234 (3 of 3)" if is_mean else "0.1234"
     whole = [name for name in metrics if len(name) < columns // _SHARE_OF_METRIC]
     names = [*chosen, *(name for name in sweep.varying if name not in chosen)]
     names = names[: columns // _NARROWEST]
@@ -36,7 +38,7 @@ def shown_names(
         curve = "▁" * max(room, len("▁0.1 █0.9")) if room else ""
         heads = trial_columns(sweep, names, chosen, curve, {})
         heads = [replace(c, short=c.title) if c.title in whole else c for c in heads]
-        values = ["values"] * len(names), ["0.1234"] * len(metrics)
+        values = ["values"] * len(names), [result] * len(metrics)
         cells = [number, *values[0], "1000", *values[1], curve, "9m59s", "9m59s left"]
         layout = lay(heads, [[Span(cell) for cell in cells if cell]], columns)
         if layout.is_whole:

@@ -92,7 +92,7 @@ def _trial(session: Session, what: str) -> TrialView:
     if sweep.objectives:
         text = f"{found} has several metrics, so no trial is best; name one of hpq best {found}"
         raise UserError(f"{text}: hpq get {found}/1 FILE", code="metrics-several")
-    best = reader.trials.best(sweep, 1)
+    best = reader.ranking.best(sweep, 1)
     if not best:
         text = f"{found} has no best trial yet; name a trial: `hpq get {found}/1`"
         raise NotFound(text, code="no-result")

@@ -88,7 +88,7 @@ def _show_sweep(session: Session, sid: str, output: Format) -> None:
     if not output.is_data:
         signed = _signed(session.settings, sweep)
         eldest = reader.trials.longest_running([sid]).values()
-        unmet = metric_warning(sweep, [*eldest], reader.trials.best(sweep, 1))
+        unmet = metric_warning(sweep, [*eldest], reader.ranking.best(sweep, 1))
         lines = sweep_lines(sweep, signed, why=why, unmet=unmet)
         return show_lines(lines, whole=True)
     launch = sweep.launch
@@ -143,7 +143,7 @@ def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
     standing = (
         Standings(sweep=sweep, order=(), front=front).of(found.number)
         if front
-        else reader.standing(sweep, found.number)
+        else reader.ranking.standing(sweep, found.number)
     )
     trial = replace(trial, standing=standing)
     attempts = attempts_of(reader.events.of_trial(found), trial)

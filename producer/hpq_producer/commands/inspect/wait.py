@@ -46,7 +46,7 @@ def wait(
         done = wait_until_over(session, sid, timeout)
         found, best = done.status.sweep, done.status.best
         if output.is_data:
-            best = tuple(session.reader.trials.best(found, MOST_JUDGED))
+            best = tuple(session.reader.ranking.best(found, MOST_JUDGED))
         objective = best[0].objective if best else None
         if output.is_data:
             winner = judge_winner(session.reader, found, best) if best else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from hpq.errors import UserError
 from hpq_producer.actions.by_name import carry_out
 from hpq_producer.commands.common_flags import Output
 from hpq_views.analysis.output_records import status_record
+from hpq_views.analysis.rank_results import read_standings
 from hpq_views.command_output.sweep_table import COLUMNS, read_sweeps
 from hpq_views.targets import SweepRef
 from hpq_views.text.console import show_table, terminal_info
@@ -27,6 +29,7 @@ from hpq_views.watch.view import View
 from hpq_views.why.verdict import exit_code, needed_actions, time_left
 from hpq_views.why.waiting import explain_waiting
 
+_BEST = 20
 _MOST = 500  # running trials in -o json, and sweeps in a list
 
 
@@ -72,6 +75,8 @@ def _frame(session: Session, sid: str) -> None:
 
 
 def _data(session: Session, sid: str, output: Format) -> None:
-    status = session.reader.status(sid, _MOST, top=20, recent=20)
+    status = session.reader.status(sid, _MOST, top=_BEST, recent=20)
+    if sweep_front := read_standings(session.reader, status.sweep).front:
+        status = replace(status, best=tuple(sweep_front.trials[:_BEST]))
     why = explain_waiting(status, session)
     show_data(status_record(status, why, needed_actions(status, why), time_left(status)), output)
