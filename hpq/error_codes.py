@@ -49,7 +49,7 @@ Code = Literal[
     "kubeconfig-unusable", "limit-fixed", "metric-unreported",
     "metrics-differ", "metrics-several", "namespace", "no-data",
     "no-deployment", "no-files", "no-gpu", "no-result", "no-store", "no-sweep", "no-torch",
-    "no-worker", "not-found", "not-redis", "not-connected", "one-sweep-only",
+    "no-worker", "not-found", "not-redis", "not-connected", "not-narrowed", "one-sweep-only",
     "openssl-failed", "option-rejected", "out-of-reach", "owner-limit", "parameters-altered",
     "parameters-unverified", "pod-trouble", "pods",
     "pods-refused", "pods-starting", "port-unusable", "private-redis-failed",

@@ -48,6 +48,16 @@ class Share:
     high: float
 
     @property
+    def matters(self) -> bool:
+        """Return whether all of the interval says that the parameter matters."""
+        return self.low >= _NEXT_TO_NOTHING
+
+    @property
+    def is_negligible(self) -> bool:
+        """Return whether all of the interval says that it explains next to nothing."""
+        return self.high < _NEXT_TO_NOTHING
+
+    @property
     def range(self) -> str:
         """`55–82%`."""
         return f"{100 * self.low:.0f}–{self.high:.0%}"
@@ -67,6 +77,10 @@ class Importance:
     shares: tuple[Share, ...] = ()
     why_none: str = ""
     looked: str = ""
+
+    def of_param(self, name: str) -> Share | None:
+        """Return the share of a parameter; None if it is unknown."""
+        return next((one for one in self.shares if one.param == name), None)
 
     @property
     def is_clear(self) -> bool:
@@ -100,7 +114,7 @@ class Importance:
     @property
     def negligible(self) -> frozenset[str]:
         """The parameters that explain next to nothing."""
-        return frozenset(one.param for one in self.shares if one.high < _NEXT_TO_NOTHING)
+        return frozenset(one.param for one in self.shares if one.is_negligible)
 
 
 def _why_none(sweep: SweepView, count: int) -> str:

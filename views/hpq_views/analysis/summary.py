@@ -7,7 +7,7 @@ import math
 import random
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -16,8 +16,8 @@ from typing import Any
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import OTHER_CODE, FailureKind, Json, TrialState, TrialView, flatten
 from hpq.notice import plural
-from hpq_views.analysis.failures import FailureGroup
 from hpq_views.analysis.importance import Importance, importance_of
+from hpq_views.analysis.space import are_numbers
 from hpq_views.text.text import clean, number, value
 
 MIN_TRIALS_FOR_EFFECTS = 4  # finished trials
@@ -25,6 +25,8 @@ _MAX_VALUES = 8  # per parameter; more numbers are grouped into quarters
 _QUARTERS = 4
 _MOST_RECORDS = 100  # of provenance
 _MOST_SETS = 10_000  # results whose parameters are kept, drawn at random of more
+_MOST_FAILED = 1_000  # failed trials of a kind whose parameters are kept
+_CHANCE = 0.05  # of so common a value if failures had no cause among the parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,32 @@ class TimeSaved:
     ran_ms: float
     usual_ms: float | None
     ms: float
+
+
+@dataclass(slots=True, kw_only=True)
+class FailureGroup:
+    """Trials that failed with the same kind of error.
+
+    `common` says which parameters they share, as `all 6 have boosting=rf`.
+    """
+
+    kind: str
+    example: str
+    message: str
+    count: int = 0
+    common: Sequence[str] = ()
+    _sets: list[Mapping[str, Json]] = field(default_factory=list)
+
+    def add(self, params: Mapping[str, Json]) -> None:
+        """Count a trial with these parameters."""
+        self.count += 1
+        if len(self._sets) < _MOST_FAILED:
+            self._sets.append(params)
+
+    def compare(self, names: Sequence[str], others: Sequence[Mapping[str, Json]]) -> None:
+        """Set what the trials have in common, but not with others, which have results."""
+        words = (_common(name, self._sets, others, len(names)) for name in names)
+        self.common = [text for text in words if text]
 
 
 @dataclass(slots=True)
@@ -294,3 +322,31 @@ def _order(v: Any) -> tuple[int, float, str]:
     if isinstance(v, int | float):
         return (0, float(v), "")
     return (1, 0.0, str(v))
+
+
+def _common(
+    name: str, failed: Sequence[Mapping[str, Json]], others: Sequence[Mapping[str, Json]], of: int
+) -> str:
+    """Return what failed trials share of one of `of` parameters; "" if it may be by chance."""
+    if len(failed) < 2 or not all(name in params for params in failed):
+        return ""
+    values = [params[name] for params in failed]
+    rest = [params.get(name) for params in others]
+    tests: list[tuple[str, Callable[[Json], bool]]] = []
+    first = json.dumps(values[0], sort_keys=True)
+    if all(json.dumps(one, sort_keys=True) == first for one in values):
+        tests = [(f"={value(values[0])}", lambda one: json.dumps(one, sort_keys=True) == first)]
+    elif are_numbers(values):
+        numbers = [float(one) for one in values if isinstance(one, int | float)]
+        low, high = min(numbers), max(numbers)
+        tests = [
+            (f" >= {value(low)}", lambda one: isinstance(one, int | float) and one >= low),
+            (f" <= {value(high)}", lambda one: isinstance(one, int | float) and one <= high),
+        ]
+    for text, has in tests:
+        alike = sum(map(has, rest))
+        share = (alike + len(failed)) / (len(rest) + len(failed))
+        if share ** len(failed) * of < _CHANCE:
+            compared = f", as {alike} of {len(rest):,} trials with a result" if alike else ""
+            return f"all {len(failed)} have {clean(name)}{text}{compared}"
+    return ""

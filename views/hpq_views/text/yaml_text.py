@@ -22,6 +22,9 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def to_yaml(value: Any, *, sort_keys: bool = False) -> str:
-    """Return YAML that YAML 1.1 and 1.2 read alike."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=sort_keys, width=10**9)
+def to_yaml(value: Any, *, sort_keys: bool = False, is_short: bool = False) -> str:
+    """Return YAML that YAML 1.1 and 1.2 read alike; if short, the innermost values in one line."""
+    flow = None if is_short else False
+    return yaml.dump(
+        value, Dumper=_Dumper, sort_keys=sort_keys, width=10**9, default_flow_style=flow
+    )

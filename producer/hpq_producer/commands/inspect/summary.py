@@ -11,6 +11,7 @@ from hpq.errors import UserError
 from hpq_producer.commands.common_flags import Output
 from hpq_views.analysis.selection import refuse_incomparable
 from hpq_views.command_output.comparison import print_comparison
+from hpq_views.command_output.narrowed import print_narrowed
 from hpq_views.command_output.summary_page import print_summary, print_summary_data
 from hpq_views.targets import SweepRefs
 from hpq_views.text.output import Format
@@ -19,6 +20,13 @@ from hpq_views.text.output import Format
 def summary(
     sweep: SweepRefs = None,
     n: Annotated[int, Option("-n", min=1, help="Rank the best N trials.")] = 20,
+    narrow: Annotated[
+        bool,
+        Option(
+            "--narrow",
+            help="Print narrower `parameters:` for the sweep file, each with its reason.",
+        ),
+    ] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Rank a sweep's trials; show if the winner is real, what mattered and what failed.
@@ -26,12 +34,21 @@ def summary(
     Several sweeps are shown side by side, and their trials in one ranking, if their metric, its
     goal and its value are the same.
 
+    --narrow keeps the parameters that do not matter, and shortens the ranges of those that do to
+    where the best quarter of the settings lies.
+
     Examples:
       hpq summary
       hpq summary digits-3f2a1 digits-9c0de
+      hpq summary digits-3f2a1 --narrow
     """
     with open_session() as session:
         found = session.several(sweep)
+        if narrow:
+            if len(found) > 1:
+                text = f"--narrow takes one sweep; hpq summary {found[0].id} --narrow"
+                raise UserError(text, code="one-sweep-only")
+            return print_narrowed(session, found[0], output)
         refuse_incomparable(found)
         if output.is_data and len(found) > 1:
             ids = " ".join(one.id for one in found)
