@@ -33,6 +33,7 @@ from hpq.store.worker_reader import OwnerReader, WorkerReader, server_memory, se
 MOST_RANKED = 10_000_000  # trials of a sweep
 MOST_TIES = 1000  # trials with the same objective as one of a ranking
 _PLACED_MAX = 500  # running trials that a page places among the ranked ones
+_USAGES_PER_ROUND_TRIP = 200
 _Segment = tuple[int, Callable[[int, int], list[int]]]  # its length, and what reads a part of it
 
 
@@ -85,20 +86,26 @@ class StoreReader:
             before_ms = moment(restarts[0]) if restarts else seen_ms
         return newest_ms, before_ms if before_ms < seen_ms else None
 
-    def usage_curves(self, trial: TrialId) -> UsageCurves | None:
-        """Return what the trial's latest attempt with readings used over time, if any did.
+    def usage_curves(self, trials: Sequence[TrialId]) -> list[UsageCurves | None]:
+        """Return what each trial's latest attempt with readings used over time, if any did.
+
+        One round trip reads 200 trials.
 
         Raises:
-            DecodeError: the record cannot be read.
+            DecodeError: a record cannot be read.
         """
-        key = self._keys.trial(trial, "points")
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.hget(key, "#usage")
-        raw = answered(key, pipe.execute(raise_on_error=False)[0])
-        if not raw:
-            return None
-        with decoding(f"{key} field #usage"):
-            return decode_usage_curves(raw.decode())
+        found: list[UsageCurves | None] = []
+        for first in range(0, len(trials), _USAGES_PER_ROUND_TRIP):
+            some = trials[first : first + _USAGES_PER_ROUND_TRIP]
+            keys = [self._keys.trial(trial, "points") for trial in some]
+            pipe = self._redis.pipeline(transaction=False)
+            for key in keys:
+                pipe.hget(key, "#usage")
+            for key, answer in zip(keys, pipe.execute(raise_on_error=False), strict=True):
+                raw = answered(key, answer)
+                with decoding(f"{key} field #usage"):
+                    found.append(decode_usage_curves(raw.decode()) if raw else None)
+        return found
 
     def server_memory(self) -> ServerMemory | None:
         """Return how full the server is; None if these credentials may not ask."""

@@ -78,7 +78,7 @@ def test_use_of_the_gpu_is_shown_filtered_and_named_by_a_failure(lab) -> None:
     expected = {"gpu.util": 80, "gpu.util.mean": 80, "gpu.memory_gb": 2, "gpu.size_gb": 24,
                 "gpu.power_w": 300}  # fmt: skip
     assert sound.state == "finished" and expected.items() <= sound.usage.items()
-    used = lab.reader.usage_curves(sound.id)
+    used = lab.reader.usage_curves([sound.id])[0]
     assert used and used.attempt == 1 and {80, None} <= {*used.values["gpu.util"]}
     assert 2 in used.values["gpu.memory_gb"] and len(used.seconds) == len(used.values["rss_gb"])
     assert sound.usage["rss_gb"] > 0 and "cpu" in sound.usage

@@ -262,6 +262,36 @@ def test_a_trials_page_has_what_it_used_over_time(
     assert shown.messages == []
 
 
+def test_a_sweeps_page_draws_what_its_trials_used_when_it_is_chosen(
+    serve, sweep_of, begin, store: TrialStore, who: WorkerPresence, tab: Callable[..., Tab]
+) -> None:
+    sweep: SweepView = sweep_of(3)
+    for k, is_over in enumerate((True, False), start=1):
+        used = UsageCurves(seconds=(1, 3), values={"rss_gb": (k, 2), "gpu.util": (None, 97.5)})
+        claim = begin(0.1, 0.2)
+        store.beat(claim, who, ReportBatch(seq=2, usage=used), lease_ms=30_000)
+        if is_over:
+            end(store, claim, 0.2, usage={"rss_gb": 2, "gpu.util": 97.5})
+    begin(0.1)  # it has no readings
+    shown = serve().show(tab(), f"/sweep/{sweep.id}")
+    assert not [url for url in shown.requests if "_system" in url], "read when it is chosen"
+    names = shown.page.locator("#metric option").all_inner_texts()
+    assert names == ["Add a metric …", "GPU use, %", "memory, GiB"]
+    shown.page.select_option("#metric", label="memory, GiB")
+    lines = "document.querySelector('[data-panel=\"_system/rss_gb\"] .lines')?.chart?.shown?.lines"
+    shown.until(f"{lines}?.length === 2")
+    assert shown.page.evaluate(f"{lines}.map(one => [one.x, one.y])") == [
+        [pytest.approx([1, 3], abs=1e-3), pytest.approx([k, 2], abs=1e-3)] for k in (2, 1)
+    ]
+    assert shown.text("#curves-n").startswith("acc and memory, GiB by step and time")
+    shown.page.select_option("#curves-x", "_runtime")
+    assert shown.page.evaluate(f"{lines}[0].x") == pytest.approx([1, 3], abs=1e-3)
+    again = shown.page.evaluate("location.hash")
+    shown.page.reload()
+    shown.until(f"{lines}?.length === 2")
+    assert shown.page.evaluate("location.hash") == again and shown.messages == []
+
+
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )

@@ -25,11 +25,11 @@ def test_usage_is_kept_beside_the_curves_and_changes_none_of_them(
     store.beat(plain, who, ReportBatch(seq=1, points=POINTS), lease_ms=LEASE)
     store.beat(used, who, ReportBatch(seq=1, points=POINTS, usage=USED), lease_ms=LEASE)
     kept = replace(USED, attempt=1)
-    assert reader.usage_curves(used.trial) == kept
-    assert reader.usage_curves(plain.trial) is None
+    assert reader.usage_curves([used.trial])[0] == kept
+    assert reader.usage_curves([plain.trial])[0] is None
     for claim in (plain, used):
         store.commit(claim, Outcome(state=TrialState.FINISHED, step=3))
-    assert reader.usage_curves(used.trial) == kept
+    assert reader.usage_curves([used.trial])[0] == kept
     packed = [redis.hgetall(keys.trial(claim.trial, "points")) for claim in (plain, used)]
     assert packed[1].pop(b"#usage") and {*packed[0]} == {*packed[1]} == {b"", b"loss", b"acc"}
     for name in ("loss", "acc"):
@@ -49,7 +49,7 @@ def test_usage_is_that_of_the_latest_attempt_and_of_silent_trials_too(
     claim = take()
     last = replace(USED, seconds=(2.0,), values={"cpu": (1.5,)})
     store.commit(claim, Outcome(state=TrialState.FINISHED), ReportBatch(seq=1, usage=last))
-    assert reader.usage_curves(claim.trial) == replace(last, attempt=2)
+    assert reader.usage_curves([claim.trial])[0] == replace(last, attempt=2)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_usage_that_hpq_did_not_write_is_named(
     claim = take()
     redis.hset(keys.trial(claim.trial, "points"), "#usage", odd)
     if not odd:
-        assert reader.usage_curves(claim.trial) is None
+        assert reader.usage_curves([claim.trial])[0] is None
         return
     with pytest.raises(DecodeError, match="usage"):
-        reader.usage_curves(claim.trial)
+        reader.usage_curves([claim.trial])[0]

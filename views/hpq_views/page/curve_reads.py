@@ -1,18 +1,27 @@
-"""Read the curves that pages draw: of the sweep's metric, of others, and of the time."""
+"""Read the curves that pages draw: of metrics, of the time, and of what trials use."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Curve as ReportedCurve
-from hpq.domain.trial import TrialView
+from hpq.domain.trial import TrialView, UsageCurves
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.history import read_curves
 from hpq_views.page.curves import Curve, thinned
 
 RUNTIME = "_runtime"  # seconds since the trial began, which pages place beside the steps
 _RUNTIME_POINTS = 16
+SYSTEM = {  # title and unit of what a trial uses
+    "gpu.util": ("GPU use", "%"),
+    "gpu.memory_gb": ("GPU memory", "GiB"),
+    "gpu.power_w": ("GPU power", "W"),
+    "rss_gb": ("memory", "GiB"),
+    "cpu": ("CPU cores", ""),
+}
+_SYSTEM = "_system/"  # before their names, where they stand beside metrics
 
 
 def read_first(
@@ -27,13 +36,42 @@ def read_first(
 def read_more(
     reader: StoreReader, sweep: SweepView, trials: Sequence[TrialView], metrics: Collection[str]
 ) -> dict[str, dict[int, Curve]]:
-    """Read the curves of these metrics, by metric and trial. RUNTIME is one of them."""
+    """Read the curves of these metrics, by metric and trial. RUNTIME is one of them.
+
+    Those of `system_metrics` are over the seconds of a trial's latest attempt.
+    """
     found: dict[str, dict[int, Curve]] = {name: {} for name in metrics}
     for curve in read_curves(reader, trials, metrics):
         found[curve.metric][curve.trial] = _points(curve)
     if RUNTIME in found:
         found[RUNTIME] = _runtimes(reader, sweep, trials)
+    readings = [name for name in SYSTEM if _SYSTEM + name in found]
+    for number, used in read_usage(reader, trials).items() if readings else ():
+        for name in readings:
+            values = [math.nan if v is None else v for v in used.values.get(name, ())]
+            if values:
+                found[_SYSTEM + name][number] = list(zip(used.seconds, values, strict=True))
     return found
+
+
+def read_usage(reader: StoreReader, trials: Sequence[TrialView]) -> dict[int, UsageCurves]:
+    """Return what the latest attempt of each trial used over time, by trial, if it has readings."""
+    every = reader.usage_curves([trial.id for trial in trials])
+    return {
+        trial.id.number: used
+        for trial, used in zip(trials, every, strict=True)
+        if used and used.attempt == trial.attempt
+    }
+
+
+def system_metrics(trials: Sequence[TrialView]) -> dict[str, str]:
+    """Return the name and the title of each reading of trials that have ended."""
+    known = {name for trial in trials for name in trial.usage}
+    return {
+        _SYSTEM + name: f"{title}, {unit}" if unit else title
+        for name, (title, unit) in SYSTEM.items()
+        if name in known
+    }
 
 
 def step_metrics(trials: Sequence[TrialView], metrics: Sequence[str]) -> dict[str, str]:

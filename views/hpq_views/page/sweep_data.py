@@ -24,7 +24,7 @@ from hpq_views.analysis.space import are_numbers, is_log, space_of
 from hpq_views.analysis.summary import SweepSummary, summaries_of
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner_evidence import MOST_JUDGED, Winner, judge_winner
-from hpq_views.page.curve_reads import read_first, step_metrics
+from hpq_views.page.curve_reads import read_first, step_metrics, system_metrics
 from hpq_views.page.curves import POINTS, Curve, pack_curves, points_of, thinned
 from hpq_views.page.trial_table import encode_table
 from hpq_views.text.charts import axis_of, is_wide
@@ -238,6 +238,7 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "metrics": data.metrics,
         "table": encode_table(sweep, data.trials, "", data.metrics) if data.more else None,
         "pages": [*data.pages],
+        "system": {} if data.more else system_metrics(data.trials),  # a file has none
         "by": step_metrics(data.trials, data.metrics),
         "more": {name: pack_curves(some, None, points) for name, some in data.more.items()},
         "scale": encode_scale(data),

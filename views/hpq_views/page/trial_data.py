@@ -29,6 +29,7 @@ from hpq_views.analysis.output_records import finite
 from hpq_views.analysis.pareto_front import Front, dominators, metrics_of, place_of
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.command_output.show import shown_metrics, trial_facts
+from hpq_views.page.curve_reads import SYSTEM, read_usage
 from hpq_views.page.curves import thinned
 from hpq_views.stored_files import has_file, holder_of, store_of, why_no_files
 from hpq_views.text.charts import is_wide
@@ -40,13 +41,6 @@ PICTURES = {
     ".jpeg": "image/jpeg",
     ".gif": "image/gif",
     ".webp": "image/webp",
-}
-_SYSTEM = {  # title and unit of usage over time
-    "gpu.util": ("GPU use", "%"),
-    "gpu.memory_gb": ("GPU memory", "GiB"),
-    "gpu.power_w": ("GPU power", "W"),
-    "rss_gb": ("memory", "GiB"),
-    "cpu": ("CPU cores", ""),
 }
 LOG_BYTES = 1 << 16  # of the last lines
 _POINTS = 400  # of a curve
@@ -177,11 +171,11 @@ class TrialData:
     def system(self) -> str:
         """What the latest attempt used over time, as JSON: seconds, and lines with their unit."""
         used = self.usage
-        if used is None or used.attempt != self.trial.attempt or len(used.seconds) < 2:
+        if used is None or len(used.seconds) < 2:
             return ""
         lines = [
             {"name": title, "unit": unit, "y": used.values[name]}
-            for name, (title, unit) in _SYSTEM.items()
+            for name, (title, unit) in SYSTEM.items()
             if name in used.values
         ]
         return json.dumps({"x": used.seconds, "lines": lines}, allow_nan=False)
@@ -307,7 +301,7 @@ def read_trial(
         curves=[curves[name] for name in names if name in curves],
         attempts=attempts_of(reader.events.of_trial(trial.id), trial),
         ran_on=reader.sweeps.provenance(trial.provenance),
-        usage=reader.usage_curves(trial.id),
+        usage=next(iter(read_usage(reader, [trial]).values()), None),
         log=log,
         holder=holder,
         no_files=_why_none(session, holder),

@@ -18,7 +18,7 @@ function besideOf(name, names) {
 }
 function panelsOf(d) {
   // as chosen, or the sweep's metric
-  const chosen = V.panels?.filter(({ name }) => d.metrics.includes(name));
+  const chosen = V.panels?.filter(({ name }) => d.metrics.includes(name) || name in d.system);
   if (chosen?.length) return chosen;
   const name = d.metrics.includes(d.metric) ? d.metric : d.metrics[0];
   const names = [name, name && besideOf(name, d.metrics)].filter((one) => one !== undefined);
@@ -48,8 +48,12 @@ async function load(d, name) {
   overlay.reset();
   overlay.draw();
 }
-// What the x axis of a metric shows: as chosen, else as the script defined it.
-const xOf = (d, name) => V.x ?? d.by[name] ?? 'step';
+// What the x axis of a metric shows: as chosen, else as the script defined it. What a trial uses of
+// its machine has no step.
+const xOf = (d, name) => (name in d.system ? RUNTIME : (V.x ?? d.by[name] ?? 'step'));
+// Whether the curves of a metric are over that axis as they come, or over another metric.
+const isOwn = (d, name) => name in d.system || xOf(d, name) === 'step';
+const titleOf = (d, name) => d.system[name] ?? name;
 
 function binsOf(values) {
   // of numbers: as many in each
@@ -166,14 +170,15 @@ function smoothed(ys, weight) {
     return sum / (1 - weight ** n);
   });
 }
-function linesOf(d, set, x) {
+function linesOf(d, name, set) {
   // what a panel draws of a metric, and what its title says
   const { trials: t } = d,
     every = S.kept.filter((i) => set.curve.has(t.n[i])),
     isMany = every.length > MANY,
     some = drawn(S.brush.size ? Infinity : MANY, every),
-    axis = x === 'step' ? null : d.sets.get(x)?.curve,
-    placed = (n) => (x === 'step' ? set.curve.get(n) : over(set.curve.get(n), axis?.get(n))),
+    axis = isOwn(d, name) ? null : d.sets.get(xOf(d, name))?.curve,
+    placed = (n) =>
+      isOwn(d, name) ? set.curve.get(n) : over(set.curve.get(n), axis?.get(n)),
     raw = new Map(every.map((i) => [i, placed(t.n[i])])),
     isSmooth = V.smooth > 0,
     shownAs = (i) => {
@@ -267,11 +272,12 @@ const panes = {
       caption = el('figcaption'),
       plot = el('div', '', { className: 'lines', role: 'img' }),
       log = el('button', 'log', { title: 'Logarithmic or linear axis' }),
-      close = el('button', '×', { title: `Remove ${name}` }),
+      title = titleOf(S.d, name),
+      close = el('button', '×', { title: `Remove ${title}` }),
       note = el('span', '', { className: 'soft' });
     close.ariaLabel = close.title;
     box.dataset.panel = name;
-    caption.append(el('b', name), note, log, close);
+    caption.append(el('b', title), note, log, close);
     box.append(caption, plot);
     const chart = new LineChart(plot, {
       onZoom: (view) => {
@@ -322,19 +328,19 @@ const curves = {
       const { chart, note, log, close } = panes.of(one.name),
         x = xOf(d, one.name);
       load(d, one.name);
-      if (x !== 'step') load(d, x);
+      if (!isOwn(d, one.name)) load(d, x);
       const set = d.sets.get(one.name),
         isLog = one.log ?? (one.name === d.metric ? d.log : (set?.c?.log ?? false));
       log.ariaPressed = String(isLog);
       chart.box.ariaLabel =
-        `Curves of ${one.name} by ${xName(x)}${isLog ? ', logarithmic' : ''}; ` +
+        `Curves of ${titleOf(d, one.name)} by ${xName(x)}${isLog ? ', logarithmic' : ''}; ` +
         'the table below has all trials';
       close.hidden = some.length < 2;
       if (!set?.c) {
         note.textContent = set?.isAsked || S.onMetric ? 'is read' : 'has no curve here';
         continue;
       }
-      const found = linesOf(d, set, x),
+      const found = linesOf(d, one.name, set),
         cut = chart.draw({
           ...found,
           x: {
@@ -342,7 +348,7 @@ const curves = {
             text: x === RUNTIME ? time : undefined,
             low: x === 'step' ? 0 : undefined,
           },
-          y: { name: one.name, log: isLog },
+          y: { name: titleOf(d, one.name), log: isLog },
           view: { x: V.range?.x === x ? V.range.ends : null, y: one.y },
           height: innerWidth < 760 ? 220 : 250,
         }),
@@ -359,17 +365,19 @@ const curves = {
     }
     curves.legend(groups);
     const axes = [...new Set(some.map(({ name }) => xName(xOf(d, name))))].join(' and '),
-      names = some.map(({ name }) => name).join(' and ');
+      names = some.map(({ name }) => titleOf(d, name)).join(' and ');
     title('curves', `${names} by ${axes}; ${said.join('; ')}`);
   },
   mark() {
     if (curves.marked !== S.sel) curves.draw();
   },
   menus(d, some) {
-    const names = d.metrics.filter((name) => !some.some((one) => one.name === name)),
+    const names = [...d.metrics, ...Object.keys(d.system)].filter(
+        (name) => !some.some((one) => one.name === name),
+      ),
       axes = d.axes.filter((a) => new Set(a.values).size > 1),
       by = byOf(d);
-    fillMenu($('#metric'), ['', ...names], '', { '': 'Add a metric …' });
+    fillMenu($('#metric'), ['', ...names], '', { '': 'Add a metric …', ...d.system });
     $('#metric').hidden = !names.length;
     const isDefined = Object.keys(d.by).length > 0;
     fillMenu(

@@ -45,6 +45,7 @@ function apply(d, patch) {
     d.standing[name] = now.n ? now : reordered(d.standing[name], now);
   d.metrics = patch.metrics;
   d.by = patch.by;
+  d.system = patch.system;
   d.at = patch.at;
   prepare(d);
   // The other metrics are read anew.
