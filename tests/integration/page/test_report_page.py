@@ -290,6 +290,19 @@ def test_every_chart_says_what_lies_beyond_its_scale(show: Open) -> None:
     assert shown.page.evaluate(symbols)[-2:] == ["circle", "triangle-down"]
 
 
+def test_the_failures_say_what_their_trials_have_in_common(show: Open) -> None:
+    sets: list[Params] = [{"boosting": "rf" if n < 6 else HOSTILE[1], "lr": n} for n in range(16)]
+    states = [TrialState.FAILED] * 6 + [TrialState.FINISHED] * 10
+    other = made(SETS_OF_ARTICLE, sid="other-00000", states=[TrialState.FAILED] * 2 + states[2:])
+    shown = show(made(sets, states=states), other)
+    common = shown.page.locator("#failures-common li")
+    assert common.all_inner_texts() == ["out of memory: all 6 have boosting=rf",
+                                        "out of memory: all 6 have lr <= 5"]  # fmt: skip
+    shown.page.click("nav a[href='#other-00000']")
+    shown.until("!document.querySelector('#failures-common li')")
+    assert is_clean(shown)
+
+
 def test_blocks_without_data_are_hidden(show: Open) -> None:
     shown = show(_without_metric())
     for block in ("sorted", "slices", "curves", "history"):

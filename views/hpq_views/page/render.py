@@ -20,6 +20,7 @@ from hpq.domain.trial import flatten
 from hpq.notice import plural
 from hpq.store.wire.fields import MOST_TEXT
 from hpq_views.analysis.early_termination import describe_target
+from hpq_views.analysis.summary import SweepSummary
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.command_output.comparison import comparison_cells
 from hpq_views.command_output.show import MOST_ATTEMPTS, attempt_end, attempt_start, sweep_lines
@@ -27,7 +28,7 @@ from hpq_views.command_output.summary_page import saved_lines
 from hpq_views.page.sweep_data import SweepData, encode_sweep
 from hpq_views.stored_files import has_file
 from hpq_views.text.style import plain
-from hpq_views.text.text import clean, duration, size, value
+from hpq_views.text.text import clean, duration, failure_words, size, value
 from hpq_views.why.verdict import (
     needed_actions,
     state_counts,
@@ -120,6 +121,7 @@ def _environment() -> Environment:
         "left_of": time_left,
         "target_of": describe_target,
         "saved_of": saved_lines,
+        "common_of": _common_of,
         "facts_of": lambda sweep: "\n".join(map(plain, sweep_lines(sweep, ""))),
         "state_of": _state_of,
         "row_of": lambda trial, sweep: TrialRow(trial=trial, sweep=sweep),
@@ -139,6 +141,15 @@ def _environment() -> Environment:
 
 def _state_of(status: SweepStatus) -> str:
     return state_span(status.sweep, explain_waiting(status)).text
+
+
+def _common_of(summary: SweepSummary) -> list[str]:
+    """Return what the failed trials of each kind have in common."""
+    return [
+        f"{failure_words(group.kind)}: {words}"
+        for group in summary.failures
+        for words in group.common
+    ]
 
 
 def _verbs_of(sweep: SweepView) -> list[str]:

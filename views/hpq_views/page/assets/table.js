@@ -31,6 +31,9 @@ const failures = {
         }),
     );
     morph($('#failures tbody'), rows);
+    // What the trials of a kind share is the server's: of all trials, whatever the brush.
+    const words = $$(`.sweep[data-sweep="${S.d.id}"] [data-common] li`);
+    $('#failures-common').replaceChildren(...words.map((one) => one.cloneNode(true)));
   },
 };
 // The expression and the metric columns: a dashboard answers both, of the data that it has read
