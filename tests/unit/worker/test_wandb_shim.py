@@ -135,6 +135,31 @@ def test_words_that_the_package_refuses_are_refused(
         wandb.init()
 
 
+WRONG = """
+tags=[1] tags=[None] tags=[""] tags=["%s"] project=3 project=["a"] project="a/b" project="a?b"
+name=5 name=0 name=["a"] name=True notes=5 notes={} group=5 job_type=5 entity=5 id=5 id="" id="a/b"
+id="a:b" dir=5 config=3 config=[1] config="none.yaml" mode=1 mode="OFFLINE" reinit=2 resume=2
+settings={"run_name":5} settings={"mode":"foo"} config_include_keys=["a"],config_exclude_keys=["b"]
+"""
+
+
+def test_arguments_of_init_that_the_package_refuses_are_refused(wandb: ModuleType) -> None:
+    for arguments in (WRONG % ("x" * 65)).split():
+        with pytest.raises((ValueError, TypeError, wandb.Error)):
+            eval(f"wandb.init({arguments})", {"wandb": wandb})
+        assert wandb.run is None, arguments
+
+
+def test_arguments_of_init_of_other_types_count_as_in_the_package(wandb: ModuleType) -> None:
+    for settings in ({}, "x", 3, [1], None):
+        with wandb.init(name=b"n", tags="abc", config=(), settings=settings) as run:
+            assert (run.name, run.tags, run.config.as_dict()) == ("n", ("a", "b", "c"), {})
+    with wandb.init(tags={"a"}, settings={"run_tags": "abc"}, dir=Path()) as run:
+        assert run.tags == ("a",)
+    with wandb.init(settings=wandb.Settings(run_tags="abc", project="p")) as run:
+        assert (run.tags, run.project) == (("abc",), "p")
+
+
 def test_charts_of_sklearn_do_nothing_and_say_so_once(
     wandb: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:

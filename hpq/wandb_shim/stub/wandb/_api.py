@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 from typing import Any, NoReturn
 
 from ._agent import create, run_program, run_trials
-from ._config import MODES
+from ._config import Settings
 from ._run import Run, _module, start
 from ._transport import (
     begin_again,
@@ -89,13 +89,14 @@ def init(
     """Return the trial as a run. A second call returns the first run, with the first config.
 
     Raises:
-        ValidationError: W&B has no such `mode`, `reinit` or `resume`.
+        ValidationError: W&B has no such `mode`, `reinit` or `resume`, or a name is no text.
+        UsageError: W&B allows no such project or run id.
     """
     about = {key: value for key, value in locals().items() if key not in ("older", "config")}
-    check_word("mode", mode, MODES)
     check_word("reinit", reinit, _REINIT)
     check_word("resume", resume, _RESUME)
     join_trial()
+    settings = Settings.of(about)
     module = _module()
     if reinit in (True, "finish_previous"):
         finish()
@@ -103,7 +104,7 @@ def init(
         return module.run  # type: ignore[no-any-return]
     if "HPQ_TRIAL_ID" in os.environ:
         log_real_package()
-    run = start(_sweep_parameters(), config, about.pop("allow_val_change"), about)
+    run = start(_sweep_parameters(), config, settings, about)
     if not run.disabled:
         _begin(run)
     if tensorboard or sync_tensorboard or module.patched["tensorboard"]:

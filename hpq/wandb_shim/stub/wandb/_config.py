@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from ._transport import log_once, missing
-from .errors import ConfigError, check_word
+from .errors import ConfigError, check_project, check_run_id, check_tags, check_text, check_word
 
 _MOST_VALUES = 1_000  # of an array in the config; a larger one becomes numpy's short text
 
@@ -38,7 +38,7 @@ def plain(value: Any) -> Any:
 
 def to_dict(params: Any) -> dict[str, Any]:
     """Return a dict, a Namespace, absl's flags or the YAML file at a path as a dict."""
-    if params is None:
+    if params is None or params == ():
         return {}
     if isinstance(params, str):
         return _of_file(params)
@@ -174,7 +174,8 @@ _OF_INIT = {
 }
 
 
-MODES = (None, "online", "offline", "shared", "disabled", "dryrun", "run")
+_MODES = (None, "online", "offline", "shared", "disabled", "dryrun", "run")
+_TEXTS = tuple(name for name in _OF_INIT if name not in ("run_tags", "mode"))
 _METHODS = frozenset({"copy", "dict", "items", "json", "keys", "values"})  # of W&B's settings
 
 
@@ -182,24 +183,37 @@ class Settings:
     """Accept every keyword; those of `_OF_INIT` count in `init`. Other settings are None.
 
     Raises:
-        ValidationError: W&B has no such `mode`.
+        ValidationError: W&B has no such `mode`, or a name, tag or note is no text.
+        UsageError: W&B allows no such project or run id.
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        check_word("mode", kwargs.get("mode"), MODES)
+        check_word("mode", kwargs.get("mode"), _MODES)
+        for name in _TEXTS:
+            kwargs[name] = check_text(name, kwargs.get(name))
+        kwargs["run_tags"] = check_tags(kwargs.get("run_tags"))
+        check_project(kwargs["project"])
+        check_run_id(kwargs["run_id"])
         self.__dict__.update(kwargs)
 
     @classmethod
     def of(cls, about: Mapping[str, Any]) -> Settings:
         """Return a run's settings: arguments of `init` go before `settings=`, then variables."""
-        given = about.get("settings") or {}
-        found = cls(**(given if isinstance(given, Mapping) else vars(given)))
-        for name, (argument, variable) in _OF_INIT.items():
-            value = about.get(argument) or getattr(found, name) or os.environ.get(variable)
+        given = about.get("settings")
+        if isinstance(given, Settings):
+            given = vars(given)
+        elif not isinstance(given, Mapping):  # W&B ignores it
+            given = {}
+        arguments = {name: about.get(argument) for name, (argument, _) in _OF_INIT.items()}
+        if arguments["run_tags"] is not None:
+            arguments["run_tags"] = tuple(arguments["run_tags"])  # of a text each character, as W&B
+        first, found = cls(**arguments), cls(**given)
+        for name, (_, variable) in _OF_INIT.items():
+            value = getattr(first, name) or getattr(found, name) or os.environ.get(variable)
             if name == "run_tags" and isinstance(value, str):
-                value = value.split(",")
+                value = tuple(value.split(","))
             setattr(found, name, value)
-        check_word("mode", found.mode or None, MODES)
+        check_word("mode", found.mode or None, _MODES)
         root = os.fspath(found.root_dir or os.getcwd())
         files = os.environ.get("HPQ_OUT") or root
         found.update(root_dir=root, files_dir=files, sync_dir=files)

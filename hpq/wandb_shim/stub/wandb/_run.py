@@ -376,9 +376,8 @@ def _module() -> Any:
     return sys.modules[__name__.rpartition(".")[0]]
 
 
-def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: Any) -> Run:
+def start(sweep: Mapping[str, Any], given: Any, settings: Settings, about: Any) -> Run:
     """Create a run whose config is the script's, overridden by the sweep's parameters."""
-    settings = Settings.of(about)
     why_disabled = "the run's mode is disabled" if settings.mode == "disabled" else ""
     if "HPQ_TRIAL_ID" in os.environ and "WANDB_RUN_ID" not in os.environ:
         # a fold of a cross-validation, as W&B's own example runs them
@@ -386,8 +385,11 @@ def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: An
     if why_disabled:
         log_once(f"nothing is reported to hpq: {why_disabled}")
     config = Config(sweep)
-    exclude = set(about.get("config_exclude_keys") or ())
+    exclude = about.get("config_exclude_keys") or ()
     include = about.get("config_include_keys")
+    if exclude and include:
+        raise UsageError("Expected at most only one of exclude or include")
+    allow_val_change = about.get("allow_val_change")
     for key, value in to_dict(given).items():
         # The sweep's parameters override the script's defaults; W&B does not log that.
         is_free = str(key).strip("-") not in sweep
