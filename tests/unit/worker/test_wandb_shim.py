@@ -343,6 +343,17 @@ def test_a_config_has_the_values_that_wandb_makes_of_it(
     assert wandb.init(config={"x": given}).config["x"] == kept
 
 
+def test_items_of_the_config_that_begin_with_an_underscore_are_recorded(
+    wandb: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """stable-baselines3's callback sets them; W&B hides them from the script alone."""
+    said: list[dict] = []
+    monkeypatch.setattr(sys.modules["wandb._run"], "describe_run", said.append)
+    with wandb.init(config={"_n_updates": 3, "lr": 1}) as run:
+        assert run.config.as_dict() == {"lr": 1}
+    assert said[-1]["config"] == {"_n_updates": 3, "lr": 1}
+
+
 def test_settings_have_known_names_and_no_methods_of_a_mapping(wandb: ModuleType) -> None:
     settings = wandb.init().settings
     for use in (lambda: dict(settings), lambda: settings.copy(), lambda: settings.model_dump()):

@@ -120,7 +120,7 @@ class Config:
 
     def _own(self) -> dict[str, Any]:
         """Return the items that are not the sweep's parameters."""
-        return {key: value for key, value in self.items() if key not in self._locked}
+        return {key: value for key, value in self._items.items() if key not in self._locked}
 
     def get(self, *args: Any) -> Any:
         return self._items.get(*args)
