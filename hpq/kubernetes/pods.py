@@ -35,11 +35,14 @@ class ClusterStatus:
         return next((one for one in self.deployments if one.queue == queue), None)
 
 
-def read_cluster(api: KubernetesApi) -> ClusterStatus:
+def read_cluster(
+    api: KubernetesApi, logged: dict[tuple[str, int], str] | None = None
+) -> ClusterStatus:
     """Read Deployments and pods with two to five requests.
 
     Events are read only if a status has no reason, a log only if they have none either, autoscalers
-    only if a Deployment is at 0 pods.
+    only if a Deployment is at 0 pods. `logged` keeps the reasons that were read from logs, by pod
+    and its number of restarts, so that a view reads each log once.
 
     Raises:
         NotFound: the namespace has no Deployment of workers.
@@ -62,7 +65,10 @@ def read_cluster(api: KubernetesApi) -> ClusterStatus:
         ]
     unready = [pod for pod in pods if pod.phase == "Running" and not (pod.reason or pod.is_ready)]
     if unready:  # one stands for the others
-        reason = _logged_reason(api, unready[0].name)
+        one = unready[0]
+        known = {} if logged is None else logged
+        reason = known.get((one.name, one.restarts), "") or _logged_reason(api, one.name)
+        known[one.name, one.restarts] = reason
         pods = [replace(pod, reason=reason) if pod in unready else pod for pod in pods]
     return ClusterStatus(
         context=api.context,

@@ -41,6 +41,7 @@ class KubeApi:
     def text(self, path: str, **query: str) -> str:
         """Return the log of a pod; it has none if `has` does not say."""
         name = path.partition("pods/")[2]
+        self.asked.append(name)
         return str(self.has.get(name, ""))
 
 

@@ -64,6 +64,13 @@ def has_history(reader, trial: TrialId) -> bool:
     return bool(reader.trials.metric_history(trial, "acc")) and bool(reader.trials.log(trial)[0])
 
 
+def test_a_full_server_is_named_beside_its_idle_workers(store, who, limit, hpq: Hpq) -> None:
+    store.present(who, idle=True, lifetime_ms=LEASE)
+    assert ids(hpq("workers").stderr) == []
+    limit(-100_000)
+    assert ids(hpq("workers").stderr) == ["redis-memory"]
+
+
 def test_a_full_server_takes_results_beats_and_what_people_say(
     store, reader, redis, keys, sweep_of, who, take, limit, control: SweepControl
 ) -> None:

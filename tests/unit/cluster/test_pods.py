@@ -186,6 +186,24 @@ def test_without_a_queue_there_is_a_reason_for_each_queue_and_each_cause(
     ]
 
 
+def test_the_log_of_a_pod_is_read_until_it_has_a_reason_and_again_after_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked() -> int:
+        clock.now += INTERVAL_S
+        (why,) = reasons.of("default")
+        assert ("redis-away" in why.text) == ("p1/log" in api.has)
+        return api.asked.count("p1/log")
+
+    api, clock = KubeApi({"deployments": [workers(1)], "pods": [pod("p1")], "events": []}), Clock()
+    reasons = reasons_of(api, monkeypatch, clock)
+    assert [asked(), asked()] == [1, 2]
+    api.has["p1/log"] = SAYS
+    assert [asked(), asked(), asked()] == [3, 3, 3]
+    api.has["pods"] = [pod("p1", containerStatuses=[{**ENDED, "lastState": {}, "state": {}}])]
+    assert [asked(), asked()] == [4, 4]
+
+
 def test_a_namespace_is_read_again_after_10_s_also_after_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -209,9 +227,9 @@ def test_a_slow_api_server_is_waited_for_a_tenth_of_the_time(
     api, clock = KubeApi({"deployments": [workers(0)], "pods": []}), Clock()
     reasons = reasons_of(api, monkeypatch, clock)
 
-    def read(api: KubeApi) -> ClusterStatus:
+    def read(api: KubeApi, logged: dict[tuple[str, int], str]) -> ClusterStatus:
         clock.now += 8.0
-        return read_cluster(api)  # type: ignore[arg-type]
+        return read_cluster(api, logged)  # type: ignore[arg-type]
 
     monkeypatch.setattr(pods, "read_cluster", read)
     waits = []

@@ -70,6 +70,7 @@ class PodReasons:
         self._lock = Lock()  # a dashboard asks in several threads
         self._api: KubernetesApi | None = None
         self._last: ClusterStatus | Notice | None = None
+        self._logged: dict[tuple[str, int], str] = {}  # for read_cluster
         self._due_at = 0.0  # of the next reading
 
     def of(self, queue: str = "") -> list[Notice]:
@@ -98,7 +99,7 @@ class PodReasons:
         try:
             if self._api is None:
                 self._api = KubernetesApi(self._context, self._namespace, timeout_s=_TIMEOUT_S)
-            return read_cluster(self._api)
+            return read_cluster(self._api, self._logged)
         except HpqError as error:
             self._api = None  # the user may log in again, or mend the kubeconfig
             return error.notice
