@@ -26,7 +26,7 @@ FENCE = re.compile(r"^```(\S*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs" / "tutorial").glob("*.md")),
-    ROOT / "examples" / "mcp" / "SKILL.md",
+    ROOT / "producer" / "hpq_producer" / "commands" / "mcp" / "SKILL.md",
 ]
 OUTPUT = "text"
 

@@ -68,6 +68,7 @@ LAYERS = {
         __main__ commands.machines python_api
         commands.admin commands.change commands.make_sweep
         commands.inspect agent_worker
+        commands.mcp
     """,
     "hpq_worker": """
         process rq_job
@@ -93,10 +94,12 @@ HOMES = {
     ("pydantic", "pydantic_core"): (
         "hpq.yamlfile.strict_model",
         "hpq_producer.sweepfile",
+        "hpq_producer.commands.mcp",
         "hpq_ops.manifests.cluster_file",
         "hpq_ops.manifests.key_types",
     ),
     ("psutil", "pynvml"): ("hpq_worker.health.usage",),
+    ("mcp", "anyio"): ("hpq_producer.commands.mcp",),
 }
 
 

@@ -76,6 +76,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "workers": ("hpq_producer.commands.inspect.workers", "List live workers"),
         "wait": ("hpq_producer.commands.inspect.wait", "Wait until a sweep ends"),
+        "mcp": (
+            "hpq_producer.commands.mcp.serve",
+            "Serve the sweeps to an agent (Model Context Protocol)",
+        ),
     },
     "Control": {
         "pause": ("hpq_producer.commands.change.steer", "Start no further trial of a sweep"),

@@ -18,7 +18,7 @@ from hpq_producer.python_api.frames import Metrics, history_frame
 from hpq_views.analysis.history import Attempt, attempts_of
 from hpq_views.analysis.output_records import best_values, flat_record
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.command_output.logs import Cleaner, read_log
+from hpq_views.command_output.logs import log_text
 from hpq_views.command_output.results_table import result_columns, result_row
 from hpq_views.text.style import Span, plain
 from hpq_views.text.tables import Column, lay
@@ -120,8 +120,7 @@ class SweepTrial:
     def log(self, tail: int | None = None) -> str:
         """Read what the trial printed, or its last lines, without escape sequences."""
         with api_session(self._view.id.sweep) as session:
-            data, _ = read_log(session.reader, self._view.id, tail)
-        return Cleaner().take(data, final=True)
+            return log_text(session.reader, self._view.id, tail)
 
     def history(self, metric: Metrics = None) -> DataFrame:
         """Read the curves of this trial, as `Sweep.history`."""

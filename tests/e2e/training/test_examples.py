@@ -5,19 +5,16 @@ Most need a Python that has the framework; the variable ML_PYTHON names one, els
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.constants import DEADLINE_S, ROOT
-from tests.support.ids import ids
+from tests.support.constants import ROOT
+from tests.support.mcp_agent import connected
 
 PYTHON = os.environ.get("ML_PYTHON", sys.executable)
 FOLDER = ROOT / "examples" / "frameworks"
@@ -76,96 +73,26 @@ def test_the_example_of_two_variants_shows_the_edited_line_and_both_sweeps(lab) 
     assert shown.stdout.splitlines()[-1] == "--lr=0.01"
 
 
-class Agent:
-    """A client of the MCP SDK, which has started the server of examples/mcp."""
-
-    def __init__(self, lab) -> None:
-        client = ROOT / "tests" / "support" / "mcp_client.py"
-        self._client = subprocess.Popen(
-            [PYTHON, client, ROOT / "examples" / "mcp" / "server.py", lab.code],
-            env=lab.env | {"HPQ_REDIS_URL": ""}, cwd=lab.folder,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.tools: list[str] = self._read()
-
-    def _read(self) -> Any:
-        assert self._client.stdout
-        return json.loads(self._client.stdout.readline())
-
-    def _call(self, tool: str, arguments: dict[str, object]) -> Any:
-        assert self._client.stdin
-        self._client.stdin.write(json.dumps([tool, arguments]) + "\n")
-        self._client.stdin.flush()
-        return self._read()
-
-    def gets(self, tool: str, **arguments: object) -> Any:
-        """Return the data of a call."""
-        is_error, text, data = self._call(tool, arguments)
-        assert not is_error, text
-        return data
-
-    def refusal(self, tool: str, **arguments: object) -> list[str]:
-        """Return the ids of a refused call."""
-        is_error, text, _ = self._call(tool, arguments)
-        assert is_error, text
-        return ids(text)
-
-    def end(self) -> None:
-        self._client.communicate()
-        assert self._client.returncode == 0
-
-
-@pytest.fixture
-def agent(lab) -> Iterator[Agent]:
-    """An agent on the private server."""
-    skip_without("mcp")
+@pytest.mark.slow
+def test_an_agent_runs_a_sweep_on_the_private_server_from_plan_to_best(lab) -> None:
     for name in ("sweep.yaml", "train.py"):
         shutil.copy(ROOT / "examples" / "variants" / name, lab.code)
-    made = Agent(lab)
-    yield made
-    made.end()
+    with connected(lab.code, lab.env | {"HPQ_REDIS_URL": ""}, "--allow-writes") as agent:
+        assert agent.gets("plan", file="sweep.yaml")["trials"] == 2
+        sid = agent.gets("enqueue", file="sweep.yaml")["sweep"]
+        waiting = agent.gets("status", sweep=sid)
+        assert (waiting["queued"], waiting["needs_you"][0]["code"]) == (2, "no-worker")
+        lab.worker(HPQ_REDIS_URL="")
+
+        def has_ended() -> bool:
+            return agent.gets("status", sweep=sid, wait_s=30)["state"] == "finished"
+
+        lab.wait_until(has_ended, "the end")
+        over = agent.gets("status", sweep=sid, since=waiting["cursor"])
+        assert (over["finished"], over["needs_you"], over["all"]) == (2, [], True), over
+        assert len(over["events"]) >= 4
+        first, second = agent.gets("best", sweep=sid, top=2)["trials"]
+        assert first["param"] == {"lr": 0.01} and first["objective"] == over["best"]
+        (worse,) = agent.gets("results", sweep=sid, where="lr > 0.05")["trials"]
+        assert worse["trial"] == second["trial"]
     lab.kill(lab.processes())  # the private server stays for a minute
-
-
-@pytest.mark.slow
-def test_an_agent_runs_a_sweep_through_the_mcp_server_from_plan_to_best(lab, agent: Agent) -> None:
-    assert agent.tools == ["plan", "enqueue", "status", "best", "results", "stop", "cancel"]
-    file = str(lab.code / "sweep.yaml")
-    assert agent.gets("plan", file=file)["trials"] == 2
-    sid = agent.gets("enqueue", file=file)["sweep"]
-    again = agent.gets("enqueue", file=file)
-    assert (again["sweep"], again["new"]) == (sid, False)
-    waiting = agent.gets("status", sweep=sid)
-    assert (waiting["queued"], waiting["needs_you"][0]["code"]) == (2, "no-worker")
-    assert agent.refusal("best", sweep=sid) == ["no-result"]
-    lab.worker(HPQ_REDIS_URL="")
-    over = agent.gets("status", sweep=sid, wait_s=DEADLINE_S)
-    assert (over["state"], over["finished"], over["needs_you"]) == ("finished", 2, []), over
-    (first,) = agent.gets("best", sweep=sid)["result"]
-    assert first["param"] == {"lr": 0.01} and first["objective"] == over["best"]
-    ranked = agent.gets("best", sweep=sid, top=2)["result"]
-    assert [trial["param"]["lr"] for trial in ranked] == [0.01, 0.1]
-    (worse,) = agent.gets("results", sweep=sid, where="lr > 0.05")["result"]
-    assert worse["trial"] == ranked[1]["trial"]
-
-
-@pytest.mark.slow
-def test_the_mcp_server_ends_sweeps_and_refuses_what_hpq_refuses_with_its_id(
-    lab, agent: Agent
-) -> None:
-    file = str(lab.code / "sweep.yaml")
-    assert agent.refusal("plan", file=file, overrides=["method=gird"]) == ["invalid-value"]
-    (lab.folder / "other.yaml").write_text((lab.code / "sweep.yaml").read_text())
-    (lab.code / "link.yaml").symlink_to(lab.folder / "other.yaml")
-    (lab.code / "key.yaml").symlink_to(lab.home / "code.key")
-    others = (lab.folder / "other.yaml", lab.code / ".." / "other.yaml", "/etc/passwd", "--help")
-    for other in (*others, lab.home / "code.key", lab.code / "link.yaml", lab.code / "key.yaml"):
-        for tool in ("plan", "enqueue"):
-            assert agent.refusal(tool, file=str(other)) == ["file-not-found"], other
-    for tool, count in (("stop", 1), ("cancel", 2)):
-        sid = agent.gets("enqueue", file=file, overrides=[f"run_cap={count}"])["sweep"]
-        assert agent.refusal(tool, sweep="") == ["sweep-not-found"]
-        assert agent.gets(tool, sweep=sid)["cancelled"] == count
-    for tool in ("status", "best", "results"):
-        assert agent.refusal(tool, sweep="none") == ["sweep-not-found"]
-    assert agent.refusal("results", sweep=sid, where="x >") == ["filter-invalid"]

@@ -62,3 +62,9 @@ class Cleaner:
         if cut:
             text, self._kept = text[: cut.start()], cut[0]
         return clean_block(text)
+
+
+def log_text(reader: StoreReader, trial: TrialId, tail: int | None = None) -> str:
+    """Return the log, or its last lines, without control sequences."""
+    data, _ = read_log(reader, trial, tail)
+    return Cleaner().take(data, final=True)

@@ -202,6 +202,16 @@ def print_lines(
     return status.sweep.state
 
 
+def lines_since(
+    reader: StoreReader, sweep: SweepView, after: str, most: int
+) -> list[tuple[str, str]]:
+    """Return (id, line) of at most `most` events after an id, oldest first."""
+    events = reader.events.read(sweep.id, after, count=most)
+    numbers = sorted({event.trial for event in events if event.trial})
+    trials = {trial.id.number: trial for trial in reader.trials.get_many(sweep.id, numbers)}
+    return [(event.id, event_line(event, trials.get(event.trial), sweep)) for event in events]
+
+
 def _event_lines(change: SweepUpdate) -> list[str]:
     return [
         event_line(event, change.trials.get(event.trial), change.status.sweep)

@@ -114,7 +114,9 @@ def best(
         is_judged = not (as_yaml or output.is_data or as_args or only or named or other)
         is_judged = is_judged and not (sweeps[1:] or confirm or sweeps[0].objectives)
         read = max(most, MOST_JUDGED) if is_judged else most
-        every, front = (named, None) if named else _chosen(session, sweeps, read, only, by, other)
+        every, front = (
+            (named, None) if named else chosen_trials(session, sweeps, read, only, by, other)
+        )
         if other and not sweeps[0].objectives:
             better = "higher" if goal is Goal.MAXIMIZE else "lower"
             print_message(f"ranked by the last {clean(other)}, {better} is better")
@@ -176,13 +178,13 @@ def _refuse_several(members: Sequence[TrialView]) -> None:
         raise UserError(f"{text} hpq best {members[0].id}", code="usage")
 
 
-def _chosen(
+def chosen_trials(
     session: Session,
     sweeps: list[SweepView],
     most: int,
     only: Filter | None,
-    by: str | None,
-    other: str,
+    by: str | None = None,
+    other: str = "",
 ) -> tuple[list[TrialView], Front | None]:
     """Return the best trials of all sweeps, best first; of several metrics, with the front.
 

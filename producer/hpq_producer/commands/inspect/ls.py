@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from typer import Option
 
-from hpq.access.session import open_session
+from hpq.access.session import Session, open_session
 from hpq.domain.budget import Budget
 from hpq.domain.metric_check import metric_warning
-from hpq.domain.status import UnreadableSweep
+from hpq.domain.status import UnreadableSweep, Worker
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import short
 from hpq.notice import Notice, print_message
@@ -43,18 +44,11 @@ def ls(
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
         reader = session.reader
-        picks = tag is not None or only is not None
-        ids = reader.sweeps.ids(None if everything or picks else n)
-        found, best = reader.sweeps.best_of_each(reader.sweeps.get_each(ids))
-        sweeps = [one for one in found if isinstance(one, SweepView)]
         workers = None if output.is_data else reader.workers.live()
-        waits = explain_waits(reader, sweeps, session, workers)
-        if picks:
-            sweeps = _picked(sweeps, best, waits, tag, only)[: None if everything else n]
-            found = list(sweeps)
-            waits = {one.id: waits[one.id] for one in sweeps if one.id in waits}
+        listed = read_list(session, None if everything else n, tag, only, workers)
+        found, best, waits = listed.found, listed.best, listed.waits
         if output.is_data:
-            show_data([_record(one, best, waits) for one in found], output)
+            show_data(listed.records(), output)
         elif found:
             now_ms = reader.now_ms()
             rows = [sweep_row(one, best, waits, now_ms) for one in found]
@@ -63,19 +57,65 @@ def ls(
             rows = [[*row, Span(_hours(of))] for row, of in zip(rows, budgets, strict=True)]
             show_table(columns, rows)
             if any(budgets):
-                print_message(_by_owner(sweeps))
+                print_message(_by_owner(listed.sweeps))
             for line in _reasons(waits):
                 print_message(line)
-            for sid, words in _doubts(reader, sweeps, best).items():
+            for sid, words in _doubts(reader, listed.sweeps, best).items():
                 print_message(f"! {clean(sid)}: {clean(words)}")
             for line in _unreadable(found):
                 print_message(line)
             for notice in explain_disks(workers or ()):
                 print_message(f"! {notice}")
         else:
+            picks = tag is not None or only is not None
             print_message(
                 "no sweep matches" if picks else "no sweep yet; create one with `hpq enqueue FILE`"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """Sweeps, newest first, with the best objective of each, and why no worker claims some."""
+
+    found: Sequence[SweepView | UnreadableSweep]
+    best: Mapping[str, float | None]
+    waits: Mapping[str, Notice]
+
+    @property
+    def sweeps(self) -> list[SweepView]:
+        """Those that can be decoded."""
+        return [one for one in self.found if isinstance(one, SweepView)]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the data of `hpq ls -o json`."""
+        return [_record(one, self.best, self.waits) for one in self.found]
+
+
+def read_list(
+    session: Session,
+    most: int | None,
+    tag: str | None = None,
+    only: Filter | None = None,
+    workers: Sequence[Worker] | None = None,
+) -> Listed:
+    """Read the newest sweeps, at most `most`, that have the tag and match the expression.
+
+    `workers` are the live ones, if they were read already.
+
+    Raises:
+        UserError: no sweep has a name of the expression.
+    """
+    reader = session.reader
+    picks = tag is not None or only is not None
+    ids = reader.sweeps.ids(None if picks else most)
+    found, best = reader.sweeps.best_of_each(reader.sweeps.get_each(ids))
+    sweeps = [one for one in found if isinstance(one, SweepView)]
+    waits = explain_waits(reader, sweeps, session, workers)
+    if not picks:
+        return Listed(found=found, best=best, waits=waits)
+    sweeps = _picked(sweeps, best, waits, tag, only)[:most]
+    waits = {one.id: waits[one.id] for one in sweeps if one.id in waits}
+    return Listed(found=sweeps, best=best, waits=waits)
 
 
 def _unreadable(found: Sequence[SweepView | UnreadableSweep]) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,15 +14,15 @@ from hpq.code.signing import is_signed, key_of, keys_apart
 from hpq.domain.durations import iso
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import TrialId
+from hpq.domain.trial import Params, Point, TrialId, TrialView
 from hpq.errors import UserError
 from hpq.notice import print_message
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.commands.common_flags import Output
-from hpq_views.analysis.history import attempts_of
+from hpq_views.analysis.history import Attempt, attempts_of
 from hpq_views.analysis.output_records import attempt_record, finite, sweep_record, trial_record
-from hpq_views.analysis.pareto_front import place_of
+from hpq_views.analysis.pareto_front import Front, place_of
 from hpq_views.analysis.rank_results import Standings
 from hpq_views.analysis.selection import read_front
 from hpq_views.analysis.trial_row import TrialRow
@@ -82,15 +83,22 @@ def show(
 
 
 def _show_sweep(session: Session, sid: str, output: Format) -> None:
+    if output.is_data:
+        return show_data(sweep_in_full(session, sid), output)
     reader = session.reader
     sweep = reader.sweeps.get(sid)
     why = explain_waits(reader, [sweep], session).get(sid)
-    if not output.is_data:
-        signed = _signed(session.settings, sweep)
-        eldest = reader.trials.longest_running([sid]).values()
-        unmet = metric_warning(sweep, [*eldest], reader.ranking.best(sweep, 1))
-        lines = sweep_lines(sweep, signed, why=why, unmet=unmet)
-        return show_lines(lines, whole=True)
+    signed = _signed(session.settings, sweep)
+    eldest = reader.trials.longest_running([sid]).values()
+    unmet = metric_warning(sweep, [*eldest], reader.ranking.best(sweep, 1))
+    show_lines(sweep_lines(sweep, signed, why=why, unmet=unmet), whole=True)
+
+
+def sweep_in_full(session: Session, sid: str) -> dict[str, Any]:
+    """Return all facts of a sweep except its trials, as data."""
+    reader = session.reader
+    sweep = reader.sweeps.get(sid)
+    why = explain_waits(reader, [sweep], session).get(sid)
     launch = sweep.launch
     more: dict[str, Any] = {
         "launch": {name: getattr(launch, name) for name in launch.__slots__},
@@ -113,7 +121,7 @@ def _show_sweep(session: Session, sid: str, output: Format) -> None:
         ],
     }
     best = reader.sweeps.best_objective(sweep)
-    show_data(sweep_record(sweep, best, why) | more, output)
+    return sweep_record(sweep, best, why) | more
 
 
 def _signed(settings: Settings, sweep: SweepView) -> str:
@@ -132,7 +140,19 @@ def _signed(settings: Settings, sweep: SweepView) -> str:
     return f"not by your key{which}: signed with another key, or changed after signing"
 
 
-def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TrialInFull:
+    """A trial with what `hpq show` prints of it beside its log."""
+
+    trial: TrialView
+    sweep: SweepView
+    front: Front | None  # of several metrics
+    curves: Mapping[str, Sequence[Point]]
+    attempts: Sequence[Attempt]
+    ran_on: Params
+
+
+def _read_trial(reader: StoreReader, found: TrialId) -> _TrialInFull:
     trial, sweep = reader.trials.get(found), reader.sweeps.get(found.sweep)
     curves = {
         name: reader.trials.metric_history(trial.trained, name)
@@ -147,24 +167,39 @@ def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
     )
     trial = replace(trial, standing=standing)
     attempts = attempts_of(reader.events.of_trial(found), trial)
-    if not output.is_data:
-        log, _ = read_log(reader, trial.trained, _TAIL)
-        text = log.decode("utf-8", "replace")
-        columns = stdout_info().columns
-        row, place = TrialRow(trial=trial, sweep=sweep), front and place_of(sweep, front, trial)
-        lines = trial_lines(
-            row,
-            curves,
-            ran_on,
-            text,
-            attempts=attempts,
-            place=place or "",
-            holder=holder_of(reader, trial),
-            columns=columns,
-        )
-        return show_lines(lines, whole=True)
-    history = {n: [[p.step, finite(p.value)] for p in points] for n, points in curves.items()}
-    records = [attempt_record(one) for one in attempts]
-    more: dict[str, Any] = {"attempts": records, "history": history, "provenance": dict(ran_on)}
-    more |= {"files_gone": trial.gone or None, "log_dropped": trial.thinned}
-    show_data(trial_record(trial, sweep) | more, output)
+    return _TrialInFull(
+        trial=trial, sweep=sweep, front=front, curves=curves, attempts=attempts, ran_on=ran_on
+    )
+
+
+def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
+    if output.is_data:
+        return show_data(trial_in_full(reader, found), output)
+    read = _read_trial(reader, found)
+    trial, sweep = read.trial, read.sweep
+    log, _ = read_log(reader, trial.trained, _TAIL)
+    lines = trial_lines(
+        TrialRow(trial=trial, sweep=sweep),
+        read.curves,
+        read.ran_on,
+        log.decode("utf-8", "replace"),
+        attempts=read.attempts,
+        place=place_of(sweep, read.front, trial) if read.front else "",
+        holder=holder_of(reader, trial),
+        columns=stdout_info().columns,
+    )
+    show_lines(lines, whole=True)
+
+
+def trial_in_full(reader: StoreReader, found: TrialId) -> dict[str, Any]:
+    """Return all facts of a trial except its log, as data."""
+    read = _read_trial(reader, found)
+    curves = {n: [[p.step, finite(p.value)] for p in points] for n, points in read.curves.items()}
+    return {
+        **trial_record(read.trial, read.sweep),
+        "attempts": [attempt_record(one) for one in read.attempts],
+        "history": curves,
+        "provenance": dict(read.ran_on),
+        "files_gone": read.trial.gone or None,
+        "log_dropped": read.trial.thinned,
+    }

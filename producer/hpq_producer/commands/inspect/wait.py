@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 from typer import Option
 
-from hpq.access.session import open_session
+from hpq.access.session import Session, open_session
+from hpq.domain.trial import TrialView
 from hpq.notice import print_message
 from hpq_producer.commands.common_flags import Output
 from hpq_views.analysis.output_records import sweep_record
 from hpq_views.analysis.winner_evidence import MOST_JUDGED, judge_winner
-from hpq_views.follow import wait_until_over
+from hpq_views.follow import SweepAtEnd, wait_until_over
 from hpq_views.targets import SweepRef
 from hpq_views.text.output import Format, show_data
 from hpq_views.watch.event_log import say_verdict
@@ -44,24 +46,37 @@ def wait(
     with open_session() as session:
         sid = session.find(sweep)
         done = wait_until_over(session, sid, timeout)
-        found, best = done.status.sweep, done.status.best
+        best = done.status.best
         if output.is_data:
-            best = tuple(session.reader.ranking.best(found, MOST_JUDGED))
-        objective = best[0].objective if best else None
-        if output.is_data:
-            winner = judge_winner(session.reader, found, best) if best else None
-            record = sweep_record(found, objective, done.why) | {
-                "verdict": dict(winner.lines(sid)).get("verdict") if winner else None,
-                "needs_you": [one.record() for one in needed_actions(done.status, done.why)],
-                "next": next_commands(done.status, done.why),
-            }
+            best = judged_trials(session, done)
+            show_data(end_record(session, done, best), output)
         if done.late is None:
-            if output.is_data:
-                show_data(record, output)
             say_verdict(session.reader, done.status, sys.stderr, done.why)
-            raise typer.Exit(exit_code(found, objective))
+            objective = best[0].objective if best else None
+            raise typer.Exit(exit_code(done.status.sweep, objective))
         if not output.is_data:
             raise done.late
-        show_data(record | {"error": done.late.record()}, output)
         print_message(f"hpq: {done.late.notice}")
         raise typer.Exit(int(done.late.exit_code))
+
+
+def judged_trials(session: Session, done: SweepAtEnd) -> tuple[TrialView, ...]:
+    """Return the best trials, as many as the verdict on the winner reads."""
+    return tuple(session.reader.ranking.best(done.status.sweep, MOST_JUDGED))
+
+
+def end_record(session: Session, done: SweepAtEnd, best: Sequence[TrialView]) -> dict[str, Any]:
+    """Return a sweep as data, with the verdict on the winner, what needs the user, what to do next.
+
+    `best` are the `judged_trials`. If the time was up before the sweep's end, `error` says so.
+    """
+    sweep = done.status.sweep
+    objective = best[0].objective if best else None
+    winner = judge_winner(session.reader, sweep, best) if best else None
+    return {
+        **sweep_record(sweep, objective, done.why),
+        "verdict": dict(winner.lines(sweep.id)).get("verdict") if winner else None,
+        "needs_you": [one.record() for one in needed_actions(done.status, done.why)],
+        "next": next_commands(done.status, done.why),
+        **({"error": done.late.record()} if done.late else {}),
+    }

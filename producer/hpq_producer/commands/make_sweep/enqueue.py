@@ -188,7 +188,7 @@ def _report(
     """Print what was enqueued or added: data on stdout, the rest on stderr."""
     sweep = session.reader.sweeps.get(done.sid)
     if output.is_data:
-        return show_data(_record(done, sweep), output)
+        return show_data(enqueued_record(done, sweep), output)
     if isinstance(done, Appended):
         print_appended(done, sweep)
     elif done.is_new:
@@ -204,8 +204,8 @@ def _report(
     print(sweep.id)
 
 
-def _record(done: Enqueued | Appended, sweep: SweepView) -> dict[str, object]:
-    """Return the result of the command as a record."""
+def enqueued_record(done: Enqueued | Appended, sweep: SweepView) -> dict[str, object]:
+    """Return what was enqueued or added as data."""
     if isinstance(done, Appended):
         counts = {"added": done.added, "there": done.existing, "trials": sweep.counts.total}
         return {"sweep": sweep.id, **counts, "state": sweep.state}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -46,22 +46,10 @@ def plan(
     prepared = options.prepare()
     if options.into is not None:
         return _plan_append(prepared, options.into, output)
+    if output.is_data:
+        return show_data(plan_record(prepared, first), output)
     spec, total = prepared.spec, prepared.spec.trials
     some = list(islice(make_sets(spec), first))
-    if output.is_data:
-        fact = {
-            "name": spec.name,
-            "method": spec.method,
-            "trials": total,
-            "sets": some,
-            "replicates": spec.keys.replicates,
-            "early_terminate": asdict(spec.early) if spec.early else None,
-            **budget_record(spec.budget),
-            "code": prepared.code.launch.code,
-            "files": list(prepared.code.manifest),
-            "warnings": [warning.record() for warning in prepared.warnings],
-        }
-        return show_data(fact, output)
     for warning in prepared.warnings:
         warn(warning)
     for line in _head(spec, prepared.code.launch, total):
@@ -77,6 +65,23 @@ def plan(
     rest = describe_rest(spec, len(some), total)
     if rest is not None:
         print(f"   ... {rest}")
+
+
+def plan_record(prepared: PreparedSweep, first: int) -> dict[str, Any]:
+    """Return a plan as data, with the parameters of the first trials."""
+    spec = prepared.spec
+    return {
+        "name": spec.name,
+        "method": spec.method,
+        "trials": spec.trials,
+        "sets": list(islice(make_sets(spec), first)),
+        "replicates": spec.keys.replicates,
+        "early_terminate": asdict(spec.early) if spec.early else None,
+        **budget_record(spec.budget),
+        "code": prepared.code.launch.code,
+        "files": list(prepared.code.manifest),
+        "warnings": [warning.record() for warning in prepared.warnings],
+    }
 
 
 def _plan_append(prepared: PreparedSweep, ref: str, output: Format) -> None:

@@ -1,0 +1,101 @@
+"""`hpq mcp`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from hpq import __version__
+from hpq.errors import HpqError, UserError
+from hpq.extras import library
+from hpq.notice import print_message
+
+_SKILL = Path(__file__).with_name("SKILL.md")
+_INSTRUCTIONS = (
+    "hpq runs hyperparameter sweeps on the user's own GPUs. Call plan before enqueue. No tool"
+    " starts workers, which train what is queued: pass `needs_you` of status on to the user. An"
+    " answer has at most 4 kB and says how to read more. An error has an id, `code`."
+)
+
+
+def mcp(
+    root: Annotated[
+        Path, Argument(metavar="DIR", help="Directory of the sweep files and their code.")
+    ] = Path("."),
+    allow_writes: Annotated[
+        bool, Option("--allow-writes", help="Let the agent enqueue files below DIR, and stop.")
+    ] = False,
+    skill: Annotated[
+        bool, Option("--skill", help="Print a skill for agents with a shell, and end.")
+    ] = False,
+) -> None:
+    """Serve the Model Context Protocol to an agent, on stdin and stdout.
+
+    The agent sees your sweeps: list, plan, status, results, best, show and logs. With
+    --allow-writes it also enqueues sweep files below DIR whose code is below DIR, and stops sweeps.
+
+    Examples:
+      claude mcp add hpq -- hpq mcp ~/experiments
+      hpq mcp ~/experiments --allow-writes
+      mkdir -p .claude/skills/hpq && hpq mcp --skill > .claude/skills/hpq/SKILL.md
+    """
+    if skill:
+        print(_SKILL.read_text("utf-8"), end="")
+        return
+    place = root.resolve()
+    if not place.is_dir():
+        raise UserError(f"{root} is not a directory; name one", code="file-not-found")
+    if place == Path(place.anchor):
+        raise UserError("all files are below /; name the directory of the sweep files")
+    server = _server(place, allow_writes)
+    os.chdir(place)  # programs are searched for there first, as by `hpq enqueue` in DIR
+    if sys.stdin.isatty():
+        text = "hpq mcp serves an agent on stdin; register it: claude mcp add hpq -- hpq mcp DIR"
+        print_message(text)
+    server.run("stdio")
+
+
+def _server(place: Path, may_write: bool) -> Any:
+    """Return a server of the SDK with all tools.
+
+    Raises:
+        UserError: the SDK is not installed.
+    """
+    sdk = library("mcp.server", "hpq mcp", "'hpq[mcp]'")
+    types = library("mcp.types", "hpq mcp", "'hpq[mcp]'")
+    # Here, since they load the rules of sweep files.
+    from hpq_producer.commands.mcp.root import Root  # noqa: PLC0415
+    from hpq_producer.commands.mcp.tools import Tools  # noqa: PLC0415
+
+    tools = Tools(Root(place), may_write)
+    server = sdk.MCPServer("hpq", version=__version__, instructions=_INSTRUCTIONS)
+    reads = types.ToolAnnotations(read_only_hint=True)
+    adds = types.ToolAnnotations(destructive_hint=False, idempotent_hint=True)
+    ends = types.ToolAnnotations(destructive_hint=True, idempotent_hint=True)
+    for tool in tools.reading():
+        _add(server, types, tool, reads)
+    _add(server, types, tools.enqueue, adds)
+    _add(server, types, tools.stop, ends)
+    return server
+
+
+def _add(server: Any, types: Any, tool: Callable[..., str], hints: Any) -> None:
+    from hpq_producer.commands.mcp.answer import refusal  # noqa: PLC0415
+
+    @wraps(tool)
+    def call(*args: Any, **values: Any) -> Any:
+        """Return the answer; an error of hpq is one with its id."""
+        try:
+            return tool(*args, **values)
+        except HpqError as error:
+            content = [types.TextContent(type="text", text=refusal(error))]
+            return types.CallToolResult(content=content, is_error=True)
+
+    name = tool.__name__.removesuffix("_sweeps")  # `list` would hide Python's own
+    server.add_tool(call, name=name, annotations=hints, structured_output=False)

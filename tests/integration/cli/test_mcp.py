@@ -1,0 +1,333 @@
+"""`hpq mcp` with a real client of the SDK, which starts it, over a real Redis."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from hpq.domain.attempt import WorkerPresence
+from hpq.store.reader import StoreReader
+from hpq.store.trials import TrialStore
+from tests.conftest import MakeSweep
+from tests.support.constants import ROOT
+from tests.support.desk import run_here
+from tests.support.mcp_agent import Agent, connected
+from tests.support.server import Server, find_server
+from tests.support.store_calls import end, fail, report, take
+
+READING = {"list", "plan", "status", "results", "best", "show", "logs"}
+WRITING = {"enqueue", "stop"}
+SWEEP = """\
+program: train.py
+method: grid
+metric: {name: acc, goal: maximize}
+parameters:
+  x: {values: [1, 2, 3]}
+"""
+LONG = "ValueError: " + 'é\x1b[31m"\\' * 3_000
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory that holds the root, and other directories beside it."""
+    found = tmp_path_factory.mktemp("mcp").resolve()
+    root = found / "root"
+    root.mkdir()
+    (root / "train.py").write_text("print('acc=1')\n")
+    (root / "sweep.yaml").write_text(SWEEP)
+    return found
+
+
+@pytest.fixture(scope="module")
+def env(redis_url: str, place: Path) -> dict[str, str]:
+    home = str(place / "home")
+    return {"HPQ_REDIS_URL": redis_url, "HPQ_USER": "me", "HPQ_HOME": home}
+
+
+@pytest.fixture(scope="module")
+def reading(place: Path, env: dict[str, str]) -> Iterator[Agent]:
+    with connected(place / "root", env) as agent:
+        yield agent
+
+
+@pytest.fixture(scope="module")
+def writing(place: Path, env: dict[str, str]) -> Iterator[Agent]:
+    with connected(place / "root", env, "--allow-writes") as agent:
+        yield agent
+
+
+def test_an_agent_plans_enqueues_follows_and_reads_a_sweep(
+    writing: Agent, redis: Redis, store: TrialStore, who: WorkerPresence
+) -> None:
+    assert writing.tools() == READING | WRITING
+    plan = writing.gets("plan", file="sweep.yaml")
+    assert (plan["trials"], plan["sets"][0], plan["files"]) == (3, {"x": 1}, ["train.py"])
+    assert writing.gets("plan", file="sweep.yaml", count=2)["trials"] == 2
+    done = writing.gets("enqueue", file="sweep.yaml")
+    sid = done["sweep"]
+    assert done["new"] and not writing.gets("enqueue", file="sweep.yaml")["new"]
+    (listed,) = writing.gets("list")["sweeps"]
+    assert (listed["sweep"], listed["state"]) == (sid, "waiting")
+    waiting = writing.gets("status", sweep=sid)
+    assert (waiting["queued"], waiting["needs_you"][0]["code"]) == (3, "no-worker")
+    assert "error" not in waiting and waiting["events"] == []
+    assert writing.refusal("best", sweep=sid) == "no-result"
+    for value in (0.5, 0.9):
+        got = take(store, who)
+        report(store, who, got, f"at {value}\n".encode(), acc=[value])
+        end(store, got, value)
+    since = writing.gets("status", sweep=sid, since=waiting["cursor"])
+    assert len(since["events"]) == 4 and since["all"]
+    assert writing.gets("status", sweep=sid, since=since["cursor"])["events"] == []
+    best = writing.gets("best", sweep=sid, top=2)
+    assert [one["trial"] for one in best["trials"]] == [2, 1] and "leads" in best["verdict"]
+    (one,) = writing.gets("results", sweep=sid, where="acc > 0.7")["trials"]
+    assert (one["trial"], one["param"], one["objective"]) == (2, {"x": 2}, 0.9)
+    assert writing.gets("logs", what=f"{sid}/2")["text"] == "at 0.9\n"
+    assert writing.gets("show", what=f"{sid}/2")["history"] == {"acc": [[1, 0.9]]}
+    assert writing.gets("show", what=sid)["spec"]["parameters"] == {"x": {"values": [1, 2, 3]}}
+    assert sid in writing.gets("stop", sweep=sid)["done"]
+    assert writing.gets("status", sweep=sid)["cancelled"] == 1
+
+
+def test_a_server_changes_nothing_without_allow_writes(
+    reading: Agent, redis: Redis, reader: StoreReader, place: Path, env: dict[str, str]
+) -> None:
+    sid = run_here(["enqueue", "sweep.yaml"], place / "root", env).stdout.strip()
+    assert reading.tools() == READING | WRITING
+    assert reading.gets("plan", file="sweep.yaml")["trials"] == 3
+    assert reading.refusal("enqueue", file="sweep.yaml", count=1) == "forbidden"
+    assert reading.refusal("stop", sweep=sid) == "forbidden"
+    assert reader.sweeps.ids() == [sid] and reader.sweeps.get(sid).counts.queued == 3
+
+
+@pytest.fixture
+def folder(place: Path) -> Iterator[Path]:
+    """A directory below the root, for one test: what it holds is part of each snapshot."""
+    found = place / "root" / "case"
+    found.mkdir()
+    yield found
+    shutil.rmtree(found)
+
+
+def outside(name: str, place: Path, folder: Path) -> str:
+    """Write a sweep that would run what is not below the root; return its path."""
+    other = place / "other"
+    other.mkdir(exist_ok=True)
+    (other / "train.py").write_text("print('acc=1')\n")
+    (other / "lib").mkdir(exist_ok=True)
+    (other / "lib" / "__init__.py").write_text("")
+    (other / "sweep.yaml").write_text(SWEEP)
+    file = folder / "sweep.yaml"
+    (folder / "t.py").write_text("print('acc=1')\n")
+    text = SWEEP.replace("train.py", "t.py")
+
+    def command(*words: str) -> str:
+        return text + f"command: {json.dumps(words)}\n"
+
+    texts = {
+        "program-absolute": SWEEP.replace("train.py", str(other / "train.py")),
+        "program-dots": SWEEP.replace("train.py", "../../other/train.py"),
+        "program-link": SWEEP.replace("train.py", "linked.py"),
+        "code": SWEEP + f"code: {other}\n",
+        "code-dots": SWEEP + "code: ../../other\n",
+        "code-link": SWEEP + "code: linked\n",
+        "import-link": text,
+        "interpreter": command(str(other / "train.py"), "${program}", "${args}"),
+        "shell": command("bash", "-c", f"python {other}/train.py"),
+        "option": command("python", "-c", "import os", "${program}"),
+        "module": command("python", "-m", "lib", "${args}"),
+        "script": command("python", str(other / "train.py"), "${args}"),
+        "script-dots": command("python", "../../other/train.py", "${args}"),
+        "macro": command("python", "${x}.py", "${args}"),
+        "variable": command("python", "${envvar:HOME}/t.py", "${args}"),
+        "launcher": command("env", "PYTHONPATH=/tmp", "python", "${program}"),
+        "other-launcher": command("timeout", "9", "python", "${program}"),
+        "console": SWEEP.replace("train.py", "cat"),
+        "trainer-installed": SWEEP.replace("program: train.py", "trainer: json:loads"),
+        "trainer-link": SWEEP.replace("program: train.py", "trainer: linked:fit"),
+    }
+    file.write_text(texts[name])
+    if name.endswith("link"):
+        (folder / "linked").symlink_to(other / "lib" if name == "import-link" else other)
+        (folder / "linked.py").symlink_to(other / "train.py")
+    return str(file)
+
+
+OUTSIDE = """
+program-absolute program-dots program-link code code-dots code-link import-link interpreter shell
+option module script script-dots macro variable launcher other-launcher console trainer-installed
+trainer-link
+""".split()
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_file_that_runs_what_is_outside_the_root_is_refused(
+    writing: Agent, reader: StoreReader, redis: Redis, place: Path, folder: Path, name: str
+) -> None:
+    file = outside(name, place, folder)
+    for tool in ("plan", "enqueue"):
+        assert writing.refusal(tool, file=file) in ("outside-root", "code-invalid"), tool
+    assert reader.sweeps.ids() == []
+
+
+def test_code_of_a_checkout_around_the_root_is_refused(
+    place: Path, env: dict[str, str], redis: Redis, reader: StoreReader
+) -> None:
+    root = place / "checkout" / "inner"
+    root.mkdir(parents=True)
+    (root.parent / ".git").mkdir()
+    for name, text in (("HEAD", "ref: refs/heads/main\n"), ("config", "[core]\n\tbare = false\n")):
+        (root.parent / ".git" / name).write_text(text)
+    for name in ("objects", "refs"):
+        (root.parent / ".git" / name).mkdir()
+    (root.parent / "helper.py").write_text("")
+    (root / "train.py").write_text("import helper\n")
+    (root / "sweep.yaml").write_text(SWEEP)
+    with connected(root, env, "--allow-writes") as agent:
+        assert agent.refusal("enqueue", file="sweep.yaml") == "outside-root"
+    with connected(root.parent, env, "--allow-writes") as agent:
+        assert agent.gets("enqueue", file="inner/sweep.yaml")["new"]
+    assert len(reader.sweeps.ids()) == 1
+
+
+def test_only_sweep_files_below_the_root_are_read(
+    writing: Agent, place: Path, folder: Path
+) -> None:
+    (place / "other.yaml").write_text(SWEEP)
+    (folder / "link.yaml").symlink_to(place / "other.yaml")
+    (folder / "loop.yaml").symlink_to(folder / "loop.yaml")
+    (folder / "away").symlink_to(place)
+    (folder / "key.yaml").symlink_to(place / "home" / "code.key")
+    (folder / "folder.yaml").mkdir()
+    cases = {
+        "outside-root": (
+            place / "other.yaml", "../other.yaml", "case/link.yaml", "case/away/other.yaml",
+            "case/key.yaml",
+            "/etc/passwd", "/dev/stdin", "../root-2/sweep.yaml",
+        ),
+        "file-not-found": (
+            "none.yaml", "train.py", "case/folder.yaml", "", "--help", "x" * 5_000, "a\0.yaml", "~",
+        ),
+    }  # fmt: skip
+    for code, files in cases.items():
+        for file in files:
+            assert writing.refusal("plan", file=str(file)) == code, file
+            assert writing.refusal("enqueue", file=str(file)) == code, file
+    assert writing.refusal("plan", file="case/loop.yaml") in cases
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["python", "${program}", "${args}"],
+        ["/usr/bin/env", "python3", "t.py", "--data=/data/images", "${args_no_hyphens}"],
+        ["${env}", "${interpreter}", "t.py"],
+    ],
+)
+def test_a_python_file_below_the_root_may_have_any_arguments(
+    reading: Agent, folder: Path, command: list[str]
+) -> None:
+    (folder / "t.py").write_text("print('acc=1')\n")
+    text = SWEEP.replace("train.py", "t.py") + f"command: {json.dumps(command)}\n"
+    (folder / "any.yaml").write_text(text)
+    assert reading.gets("plan", file="case/any.yaml")["trials"] == 3
+
+
+def test_answers_of_a_sweep_of_3000_trials_with_long_errors_fit_and_name_the_rest(
+    reading: Agent, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    sweep = sweep_of(3_000)
+    for number in range(51):
+        got = take(store, who)
+        report(store, who, got, f"{LONG}\n".encode() * 20, acc=[*range(900), number])
+        end(store, got, number)
+        fail(store, take(store, who), LONG)  # several in turn would hold the sweep
+    sid = sweep.id
+    seen: list[int] = []
+    start: int | None = 0
+    while start is not None:
+        page = reading.gets("results", sweep=sid, start=start)
+        seen += [one["trial"] for one in page["trials"]]
+        start = page["next"]
+    assert seen == [*range(1, 103)] and page["total"] == 3_000
+    cursor, events, is_whole = "0-1", list[str](), False
+    while not is_whole:
+        state = reading.gets("status", sweep=sid, since=cursor)
+        cursor, is_whole = state["cursor"], state["all"]
+        events += state["events"]
+    assert len(events) == 205 and len(set(events)) == 205
+    ranked = reading.gets("best", sweep=sid, top=50)
+    rest = reading.gets("best", sweep=sid, top=1, start=ranked["next"])
+    assert [one["trial"] for one in (*ranked["trials"], *rest["trials"])] == [*range(101, 19, -2)]
+    assert "cut" in reading.gets("show", what=f"{sid}/1")
+    text, start = "", 0
+    while start is not None:
+        part = reading.gets("show", what=f"{sid}/1", name="history.acc", start=start)
+        text, start = text + part["text"], part["next"]
+    assert len(text) == part["characters"] and len(json.loads(text)) > 400
+    error = reading.gets("show", what=f"{sid}/2", name="failure.message")
+    assert error["text"].startswith("ValueError") and error["characters"] >= len(error["text"])
+    assert reading.refusal("show", what=f"{sid}/2", name="failure.x") == "column-unknown"
+    tail = reading.gets("logs", what=f"{sid}/1")
+    assert tail["next"] is None and reading.gets("logs", what=f"{sid}/1", start=0)["start"] == 0
+    assert reading.refusal("results", sweep=sid, where="x > ") == "filter-invalid"
+    where = "z" * 5_000 + " > 1"
+    assert reading.refusal("results", sweep=sid, where=where) == "filter-invalid"
+    assert reading.refusal("results", sweep=sid, where="z > 1") == "filter-name-unknown"
+
+
+def test_an_answer_with_parameters_that_no_key_signed_warns(
+    reading: Agent,
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    place: Path,
+    env: dict[str, str],
+) -> None:
+    sid = sweep_of(1).id
+    end(store, take(store, who), 0.5)
+    run_here(["enqueue", "sweep.yaml"], place / "root", env)  # makes the key of this home
+    for tool, name in (("results", "sweep"), ("best", "sweep"), ("show", "what")):
+        what = f"{sid}/1" if tool == "show" else sid
+        found = reading.gets(tool, **{name: what})
+        assert found["warning"]["code"] == "parameters-unverified", tool
+
+
+def test_a_call_for_a_sweep_that_is_none_has_the_id_of_the_error(reading: Agent) -> None:
+    for tool, name in (("status", "sweep"), ("results", "sweep"), ("best", "sweep"),
+                       ("show", "what"), ("logs", "what")):  # fmt: skip
+        assert reading.refusal(tool, **{name: "none-12345"}) == "sweep-not-found", tool
+        assert reading.is_rejected(tool, **{name: ""}), tool
+    for wrong in ({"since": "x"}, {"wait_s": 1e9}, {"wait_s": "nan"}):
+        assert reading.is_rejected("status", sweep="a-1", **wrong), wrong
+
+
+def test_a_server_outlives_its_redis(tmp_path: Path) -> None:
+    server = Server(tmp_path, find_server())
+    server.start()
+    env = {"HPQ_REDIS_URL": server.url, "HPQ_USER": "me", "HPQ_HOME": str(tmp_path / "home")}
+    with connected(tmp_path, env) as agent:
+        assert agent.gets("list")["sweeps"] == []
+        server.kill()
+        assert agent.refusal("list") == "redis-unreachable"
+        server.start()
+        assert agent.gets("list")["sweeps"] == []
+    server.kill()
+
+
+def test_the_skill_is_in_the_package(tmp_path: Path) -> None:
+    done = run_here(["mcp", "--skill"], tmp_path)
+    skill = ROOT / "producer" / "hpq_producer" / "commands" / "mcp" / "SKILL.md"
+    assert (done.returncode, done.stdout) == (0, skill.read_text())
+
+
+@pytest.mark.parametrize("root", ["/", "none", "file"])
+def test_a_root_must_be_a_directory_below_the_first_one(tmp_path: Path, root: str) -> None:
+    (tmp_path / "file").write_text("")
+    assert run_here(["mcp", root], tmp_path).returncode == 2
