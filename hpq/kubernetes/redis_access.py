@@ -21,7 +21,7 @@ CODE_KEY = "hpq-code-key"
 CERTIFICATE = "hpq-redis-tls"
 SECRETS = (
     f"{SERVICE}-users",
-    *(f"{SERVICE}-{role}" for role in (*ROLES, "backup")),
+    *(f"{SERVICE}-{role}" for role in (*ROLES, "backup", "limits")),
     CODE_KEY,
 )
 _LABEL, _WHOLE = "app.kubernetes.io/part-of", "hpq"

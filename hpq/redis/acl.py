@@ -100,6 +100,13 @@ def copier(prefix: str) -> User:
     return User(role="backup", name=f"{prefix}-backup", rules=rules)
 
 
+def limiter(prefix: str) -> User:
+    """Return the user that sets the limits of owners which a cluster file names."""
+    keys = f"~{prefix}.limits"
+    rules = ("resetkeys", "resetchannels", keys, "-@all", "+ping", "+del", "+hset")
+    return User(role="limits", name=f"{prefix}-limits", rules=rules)
+
+
 def line(user: User, passwords: Mapping[str, str], *, aclfile: bool) -> str:
     """Format a user for redis-cli or an aclfile, with the hash of its password.
 

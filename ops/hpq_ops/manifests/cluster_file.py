@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
+from hpq.domain.sweep import MAX_PRIORITY
 from hpq.domain.trial import Json
 from hpq.error_codes import Code
 from hpq.errors import SweepFileError, UserError
@@ -26,6 +27,7 @@ from hpq.yamlfile.strict_model import (
     Flag,
     Keys,
     NotEmpty,
+    Number,
     Queue,
     Text,
     Whole,
@@ -39,6 +41,7 @@ from hpq_ops.manifests.key_types import (
     LabelKey,
     LabelValue,
     ObjectName,
+    OwnerName,
     PodFields,
     QueueName,
     Resource,
@@ -177,6 +180,17 @@ class DashboardKeys(Keys):
     pod: ServicePod = None
 
 
+class LimitKeys(Keys):
+    """What an owner of sweeps may have, as `hpq user --limit` sets it."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"priority": 10}]})
+    running: Absent[Whole] = Field(None, ge=0, le=10**9, description="Trials at a time.")
+    gpu_hours: Absent[Number] = Field(None, ge=0, le=10**9, description="GPU-hours in all.")
+    priority: Absent[Whole] = Field(
+        None, ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="The greatest priority of a sweep."
+    )
+
+
 class ClusterFile(Keys):
     """What runs on a cluster."""
 
@@ -231,6 +245,12 @@ class ClusterFile(Keys):
     )
     monitoring: Flag = Field(
         False, description="The dashboard, and what Prometheus and Grafana need."
+    )
+    limits: NotEmpty[dict[OwnerName, LimitKeys]] = Field(
+        {},
+        description="Limits of owners of sweeps, set whenever Redis starts; '*' is all others.",
+        examples=[{"*": {"priority": 10}, "ana": {"running": 8}}],
+        json_schema_extra={"additionalProperties": False},
     )
     settings: Settings = Field(
         {}, description="Settings of the workers.", examples=[{"HPQ_GRACE_S": 60}]

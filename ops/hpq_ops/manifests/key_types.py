@@ -125,6 +125,10 @@ QueueName = Annotated[  # a label's 63 characters less "hpq-worker-"
         "use 1 to 52 of a-z, 0-9 and '-', no '-' at the ends",
     ),
 ]
+OwnerName = Annotated[
+    str,
+    _matching(r"[^\x00-\x1f\x7f\"\\]{1,200}", "write the owner of a sweep, or '*' for all others"),
+]
 Schedule = Annotated[
     AnyText,
     _matching(

@@ -13,6 +13,7 @@ from typing import Any
 
 from hpq import __version__
 from hpq.access.connection_record import deployment_name
+from hpq.domain.budget import HOUR_MS
 from hpq.store.keys import Keys
 from hpq_ops.manifests import objects
 from hpq_ops.manifests.cluster_file import GPU, ClaimKeys, ClusterFile, QueueKeys, RedisKeys
@@ -49,6 +50,7 @@ def render(file: ClusterFile) -> str:
         put(found, documents(f"components/{name}"))
     put(found, _values(file, found))
     put(found, _redis_changes(file.redis, found))
+    put(found, _limits(file))
     put_queues(found, file)
     made = _filled(list(found.values()), _images(file), _name_by_content(found))
     for one in made:
@@ -102,6 +104,27 @@ def _change(kind: str, name: str, *, labels: Mapping[str, str] | None = None, **
     """Return the change of an object, for `put`."""
     metadata = {"name": name, "labels": dict(labels or {})}
     return {"kind": kind, "metadata": metadata, **of}
+
+
+def _limits(file: ClusterFile) -> list[Object]:
+    """Return the change that has the commands of redis-cli for the limits of owners, if any."""
+    if not file.limits:
+        return []
+    key = Keys(file.prefix).limits
+    words = []
+    for owner, keys in file.limits.items():
+        hours = keys.gpu_hours
+        values = {
+            "running": keys.running,
+            "gpu_ms": None if hours is None else round(hours * HOUR_MS),
+            "priority": keys.priority,
+        }
+        words += [
+            f'"{owner}/{name}" {value}' for name, value in values.items() if value is not None
+        ]
+    lines = [f"DEL {key}", *(f"HSET {key} {word}" for word in words)]
+    data = {"limits": "".join(f"{line}\n" for line in lines)}
+    return [_change("ConfigMap", "hpq-redis-conf", data=data)]
 
 
 def _claim(keys: ClaimKeys) -> Object:

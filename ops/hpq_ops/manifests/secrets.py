@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpq import __version__
 from hpq.errors import UserError
-from hpq.redis.acl import DEFAULT_OFF, administrator, copier, line, users
+from hpq.redis.acl import DEFAULT_OFF, administrator, copier, limiter, line, users
 
 _DAYS = 3650
 SERVER = (7, 0)  # the version in k8s/base
@@ -78,7 +78,7 @@ def secret_objects(
         "tls": "enable" if tls else "disable",
         "ca.crt": ca.get("ca.crt", ""),
     }
-    made = [*users(prefix, SERVER), copier(prefix), administrator(prefix)]
+    made = [*users(prefix, SERVER), copier(prefix), limiter(prefix), administrator(prefix)]
     passwords = {user.role: secrets.token_urlsafe(32) for user in made}
     lines = [line(user, passwords, aclfile=True) for user in made]
     acl = "\n".join([DEFAULT_OFF, *lines, *people, ""])

@@ -6,25 +6,29 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from redis import Redis
+from redis.exceptions import NoPermissionError
 
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Nothing
 from hpq.domain.trial import TrialState
-from hpq.redis.acl import copier
+from hpq.redis.acl import copier, limiter, line
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq_ops.audit.sweep_audit import audit_sweep
+from tests.support.constants import DEADLINE_S
 from tests.support.manifests import by_name, rendered
 from tests.support.server import Server
 from tests.support.store_calls import beat, end, reaped
 from tests.support.store_calls import take as claimed
 
-OBJECTS = by_name(rendered("store: {}\nbackup: {keep: 2}"))
+LIMITS = "{'*': {priority: 10}, 'ana b': {running: 0, gpu_hours: 1.5}}"
+OBJECTS = by_name(rendered(f"store: {{}}\nbackup: {{keep: 2}}\nlimits: {LIMITS}"))
 PROGRAMS = ("redis-cli", "redis-server", "redis-check-rdb")
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, PROGRAMS)), reason="no redis-cli beside the server"
@@ -66,12 +70,23 @@ class Restored:
     def __init__(self) -> None:
         # A socket's path has 108 bytes.
         self.data = Path(tempfile.mkdtemp(prefix="hpq-b-"))
-        text = OBJECTS["ConfigMap", redis_conf()]["data"]["start.sh"]
-        text = text.replace("/data", str(self.data)).replace("/etc/redis/redis.conf", "")
+        data = OBJECTS["ConfigMap", redis_conf()]["data"]
+        text = data["start.sh"].replace("/data", str(self.data))
+        text = text.replace("/etc/redis/redis.conf", "").replace("/etc/redis", str(self.data))
+        text = text.replace("/run/secrets/hpq-limits", str(self.data))
+        text = text.replace("-p 6379", f"-s {self.data}/redis.sock")
+        user = limiter("hpq")
+        (self.data / "username").write_text(user.name)
+        (self.data / "password").write_text("secret")
+        acl = [
+            "user default on nopass ~* &* +@all",
+            line(user, {user.role: "secret"}, aclfile=True),
+        ]
+        (self.data / "users.acl").write_text("".join(f"{one}\n" for one in acl))
         script = self.data / "start"
         script.write_text(f"#!/bin/sh\n{text}")
         script.chmod(0o700)
-        self.server = Server(self.data, str(script))
+        self.server = Server(self.data, str(script), "--aclfile", f"{self.data}/users.acl")
         self.redis = Redis.from_url(self.server.url, decode_responses=True)
 
     def start(self, copy: Path | None = None) -> None:
@@ -98,6 +113,14 @@ def restored() -> Iterator[Restored]:
     made.redis.close()
     made.server.kill()
     shutil.rmtree(made.data)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Poll until a condition is true."""
+    end_at = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < end_at
+        time.sleep(0.02)
 
 
 def copies(folder: Path) -> list[Path]:
@@ -162,6 +185,28 @@ def test_a_copy_becomes_the_data_of_a_server_without_sweeps_and_of_no_other(
     restored.redis.bgrewriteaof()
     restored.start()
     assert restored.redis.get("newer") == "1" and restored.redis.exists("hpq:sweeps")
+
+
+def test_limits_of_the_cluster_file_and_no_others_hold_after_each_start(
+    restored: Restored,
+) -> None:
+    wanted = {"*/priority": "10", "ana b/running": "0", "ana b/gpu_ms": "5400000"}
+
+    def has_them() -> bool:
+        return bool(restored.redis.hgetall("hpq.limits") == wanted)
+
+    text = OBJECTS["ConfigMap", redis_conf()]["data"]["limits"]
+    (restored.data / "limits").write_text(text)
+    restored.start()
+    until(has_them)
+    restored.redis.hset("hpq.limits", mapping={"ben/running": 1, "*/priority": 20})
+    restored.start()
+    until(has_them)
+    user = Redis.from_url(restored.server.url, username="hpq-limits", password="secret")
+    for words in (["HGETALL", "hpq.limits"], ["HSET", "hpq:sweeps", "a", "1"], ["FLUSHALL"]):
+        with pytest.raises(NoPermissionError):
+            user.execute_command(*words)
+    user.close()
 
 
 def test_attempts_that_began_before_a_copy_go_on_and_later_ones_do_not_count(

@@ -22,6 +22,7 @@ from hpq_ops.manifests.cluster_file import (
     ClusterFile,
     DashboardKeys,
     KedaKeys,
+    LimitKeys,
     QueueKeys,
     RedisKeys,
     load,
@@ -103,6 +104,9 @@ def queue(text: str) -> str:
         ("dashboard: {host: 'a:80'}", "invalid-value", "browsers"),
         ("spot: true\nsettings: {HPQ_GRACE_S: 11}", "setting-invalid", "at most 10"),
         ("namespace: A", "invalid-value", "a-z"),
+        ("limits: {ana: {priority: 1001}}", "invalid-value", "1,000"),
+        ("limits: {ana: {hours: 1}}", "unknown-key", "gpu_hours"),
+        ("limits: {'a\"b': {running: 1}}", "invalid-value", "owner"),
         ("redis: {storage: big}", "invalid-value", "64Gi"),
         ("store: {storage_class: A_b}", "invalid-value", "name of an object"),
         ("- a", "cluster-file-invalid", "--example"),
@@ -188,6 +192,7 @@ def test_the_example_has_every_key_and_is_valid() -> None:
         (KedaKeys, data["keda"]),
         (BackupKeys, data["backup"]),
         (DashboardKeys, data["dashboard"]),
+        (LimitKeys, data["limits"]["ana"]),
     ):
         assert model.model_fields.keys() == keys.keys(), model
     for key, other in (("bucket", "store"), ("nfs", "dataset")):
