@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 import hpq
 from hpq.access.session import open_session
@@ -18,6 +19,7 @@ from hpq.domain.constraint import Constraint
 from hpq.domain.sweep import Counts, Goal, Metric, SweepView
 from hpq.domain.trial import TrialId, TrialState
 from hpq.store.control import SweepControl
+from hpq.store.keys import Keys
 from hpq.store.reader import RankingReader, StoreReader
 from hpq.store.trial_reader import TrialReader
 from hpq.store.trials import TrialStore
@@ -104,6 +106,38 @@ def test_pages_rank_settings_alike_and_call_no_seed_the_winner(
     assert "its setting has rank 4 of 4" in pages[1] and "seed" in pages[1]
     assert "first of the best setting" in pages[1] and "the winner" not in pages[1]
     assert "its setting has rank 1 of 4" in pages[5] and "best setting" not in pages[5]
+
+
+def test_a_setting_whose_first_trial_has_not_begun_is_ranked_alike(
+    desk: Desk,
+    sweep_of: MakeSweep,
+    store: TrialStore,
+    who: WorkerPresence,
+    redis: Redis,
+    keys: Keys,
+    hpq: Hpq,
+) -> None:
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    from hpq_views.page.render import lead_of  # noqa: PLC0415
+    from hpq_views.page.sweep_data import encode_sweep, read_sweep  # noqa: PLC0415
+
+    sweep = sweep_of(4, replicates=2)
+    redis.zadd(keys.sweep(SID, "waiting"), {"3": 9})  # the last one of the queue
+    for value in (0.25, 0.5):
+        end(store, take(store, who), value)
+    with open_session() as session:
+        before = read_sweep(session.reader, SID, session.settings)
+        assert [t.id.number for t in before.trials] == [1, 2]
+        end(store, take(store, who), 0.75)
+        changed = read_sweep(session.reader, SID, session.settings, before, {4})
+        data = read_sweep(session.reader, SID, session.settings)
+    assert data.trials == changed.trials and [t.id.number for t in data.trials] == [1, 2, 3, 4]
+    assert data.winner is not None and data.winner.trial == 3
+    assert "0.7500" in "".join(text for text, _ in lead_of(data))
+    assert encode_sweep(data)["standing"]["acc"]["n"] == [3, 1]
+    best = _data(hpq("best", sweep.id, "-n", "2", "--json"))
+    assert (best[0]["trial"], best[0]["rank"]) == (3, 1)
+    assert "0.7500" in hpq("best", sweep.id).stdout
 
 
 def test_python_ranks_settings_alike(desk: Desk, seeds: SweepView) -> None:

@@ -162,7 +162,33 @@ def test_a_link_shows_the_same_table_in_another_browser(
     again.page.uncheck("#picks [value=loss]")
     again.page.click("#table th:has-text('acc') button")
     assert again.page.url == f"{served.url}/sweep/{SID}#{SID}"
+
+    assert shown.text("#over-chosen") == "Overlay 2"
+    shown.page.click("#over-chosen")
+    names = "document.querySelector('#overlay-plot').chart?.shown?.lines.map(one => one.name)"
+    shown.until(f"String({names}) === '{SID}/2,{SID}/5'")
+    assert "trials=" in shown.page.url
     assert again.messages == shown.messages == []
+
+
+def test_replicates_of_which_some_are_chosen_are_half_chosen(
+    serve, sweep_of, run, tab: Callable[..., Tab]
+) -> None:
+    sweep_of(4, SID, replicates=2)
+    for k in range(4):
+        run(k / 8, 0.5)
+    shown = serve().show(tab(), f"/sweep/{SID}#{SID}?chosen=2+3+4")
+    boxes = (
+        "[...document.querySelectorAll('#table tbody input')]"
+        ".map(box => box.indeterminate ? 'half' : box.checked)"
+    )
+    assert shown.page.evaluate(boxes) == ["half", True]
+    for _ in range(2):
+        shown.page.click("#table th button >> nth=0")
+    assert shown.page.evaluate(boxes) == [True, "half"], "the last one first"
+    shown.page.check("#table [data-n='1'] input")
+    assert shown.page.evaluate(boxes) == [True, True]
+    assert shown.text("#chosen-n") == "4 trials chosen" and shown.messages == []
 
 
 def test_a_report_has_metrics_to_pick_and_no_filter(

@@ -92,10 +92,11 @@ class TrialRow:
     def newest_value(self) -> float | None:
         """The objective; while the trial runs, the last value of the sweep's metric.
 
-        A queued trial has none: what it reported is of an earlier attempt.
+        A queued trial has none: what it reported is of an earlier attempt. If the trial stands for
+        its replicates, it is their mean, whichever of them have begun.
         """
         trial, metric = self.trial, self.sweep.metric
-        if trial.state is TrialState.QUEUED:
+        if trial.state is TrialState.QUEUED and trial.group is None:
             return None
         if trial.objective is not None or metric is None:
             return trial.objective

@@ -189,7 +189,12 @@ def read_sweep(
         if status.sweep.objectives:
             front = read_front(reader, [status.sweep])
             fresh += reader.trials.get_many(sid, sorted(front.numbers - shown))
-    trials = {t.id.number: t for t in (*(before.trials if before else ()), *fresh)}
+    old = before.trials if before else ()
+    # The first trial of a setting stands for it, also while it waits behind its replicates.
+    firsts = {first_of_set(status.sweep, trial.id.number) for trial in fresh}
+    missing = firsts - {trial.id.number for trial in (*old, *fresh)}
+    fresh += reader.trials.get_many(sid, sorted(missing))
+    trials = {t.id.number: t for t in (*old, *fresh)}
     points = max(POINTS, points_of(len(trials), most_points))
     longest = before.longest if before else 0
     curves = dict[int, Curve]()

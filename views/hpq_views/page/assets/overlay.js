@@ -75,7 +75,10 @@ const overlay = {
   toggle(text) {
     const isChosen = overlay.trials.includes(text),
       others = overlay.trials.filter((one) => one !== text);
-    overlay.trials = isChosen ? others : [...others, text];
+    overlay.choose(isChosen ? others : [...others, text]);
+  },
+  choose(trials) {
+    overlay.trials = trials;
     overlay.reset();
     overlay.draw();
     panel.mark();

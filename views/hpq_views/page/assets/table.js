@@ -91,7 +91,8 @@ const asked = {
   },
 };
 // The trials whose boxes are checked, and what the dashboard does to all of them.
-const MOST_CHOSEN = 1000; // the address of a click names each
+const MOST_CHOSEN = 1000, // the address of a click names each
+  MOST_OVER = 40; // lines that an overlay tells apart
 const choice = {
   of: (d) => (d.chosen ??= new Set()), // numbers
   rows: () => [...new Set(S.kept.map((i) => S.d.lead[i]))], // of all pages
@@ -111,11 +112,21 @@ const choice = {
       isOpen = (n) => ['queued', 'running'].includes(d.states[d.trials.state[d.at_of.get(n)]]),
       some = [...choice.of(d)].filter((n) => d.at_of.has(n)).sort((a, b) => a - b),
       rows = choice.rows();
-    for (const row of $$('#table tbody tr'))
-      $('input', row).checked = isChosen(d.at_of.get(+row.dataset.n));
-    $('#table thead input').checked = rows.length > 0 && rows.every(isChosen);
+    const whole = new Map(rows.map((lead) => [lead, []])); // whether each replicate is chosen
+    d.lead.forEach((lead, i) => whole.get(lead)?.push(isChosen(i)));
+    const isWhole = (lead) => whole.get(lead).every(Boolean);
+    for (const row of $$('#table tbody tr')) {
+      const lead = d.at_of.get(+row.dataset.n);
+      $('input', row).checked = isWhole(lead);
+      $('input', row).indeterminate = !isWhole(lead) && whole.get(lead).some(Boolean);
+    }
+    $('#table thead input').checked = rows.length > 0 && rows.every(isWhole);
     box.hidden = !some.length;
     $('#chosen-n').textContent = `${trialsOf(some.length)} chosen`;
+    const over = some.slice(0, MOST_OVER);
+    $('#over-chosen').textContent =
+      over.length < some.length ? `Overlay the first ${over.length}` : `Overlay ${over.length}`;
+    $('#over-chosen').onclick = () => overlay.choose(over.map((n) => `${d.id}/${n}`));
     const numbers = { cancel: some.filter(isOpen), retry: some.filter((n) => !isOpen(n)) };
     for (const button of $$('[data-verb]', box)) {
       const { verb } = button.dataset,
