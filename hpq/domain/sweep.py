@@ -17,16 +17,12 @@ from hpq.notice import Notice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendedFile:
-    """A file that was added to an existing sweep: when, how many trials it added, its data.
-
-    `spec` is its data after the command's options; `origin` is its provenance, with its text.
-    """
+    """A sweep file whose trials were added to another sweep: when, how many, its data and text."""
 
     at_ms: int
     added: int
-    digest: str = ""
     spec: Mapping[str, Json]
-    origin: Mapping[str, Json]
+    text: str = ""
 
 
 SCHEMA = 1  # the format of sweeps and archives; a greater one is refused (`refusal_of_schema`)
@@ -326,6 +322,7 @@ class SweepView(RunnableSweep):
     spec: Mapping[str, Json] = field(default_factory=dict)
     bundle: str = ""  # digest under which Redis holds the code; "" if it does not
     files: tuple[AppendedFile, ...] = ()  # added after the sweep's own
+    outside: frozenset[int] = frozenset()  # numbers of added trials outside the sweep's space
     tags: tuple[str, ...] = ()
     note: str = ""  # what users write about it
     run_project: str = ""  # of the first run whose script names one (`project=` of wandb.init)

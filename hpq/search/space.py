@@ -65,8 +65,16 @@ class Follower:
         return dict(zip(map(key, self.leading), self.values, strict=True))
 
     def value(self, params: Params) -> Json:
-        """Return the value in a set that has the leader's."""
-        return self._rows[key(params[self.leader])]
+        """Return the value in a set that has the leader's.
+
+        Raises:
+            Rejected: no value goes with the leader's.
+        """
+        try:
+            return self._rows[key(params[self.leader])]
+        except KeyError:
+            needs = f"no {self.name} goes with {self.leader}={params[self.leader]}"
+            raise Rejected("zip", reason=needs) from None
 
     def lead(self, partial: Partial) -> Partial:
         """Replace tests of this parameter by tests of the leader, which is an axis of grids."""
@@ -193,6 +201,20 @@ class Space:
         """
         if any(partial.matches(params) for partial in self.exclude):
             raise Rejected("exclude")
+        out = self.fill(params)
+        values = flatten(out) if self.require else {}
+        for place, expression in enumerate(self.require):
+            with suppress(KeyError):
+                if not _compute(expression, values, "require", place):
+                    raise Rejected("require", place)
+        return out
+
+    def fill(self, params: Mapping[str, Json]) -> dict[str, Json]:
+        """Return a set as `check` does, also one that `exclude` or `require` rejects.
+
+        Raises:
+            Rejected: a parameter of `zip` or `derive` has no value.
+        """
         out = dict(params)
         for one in self.followers:
             wanted = one.value(params)
@@ -201,14 +223,10 @@ class Space:
                 raise Rejected("zip", reason=needs)
         if not (self.followers or self.has_expressions):
             return out
-        values = flatten(out) if self.has_expressions else {}
+        values = flatten(out) if self.derive else {}
         for name, expression in self.derive:
             with suppress(KeyError):
                 out[name] = values[name] = _compute(expression, values, "derive", name)
-        for place, expression in enumerate(self.require):
-            with suppress(KeyError):
-                if not _compute(expression, values, "require", place):
-                    raise Rejected("require", place)
         return dict(sorted(out.items()))
 
     def complete(self, params: Mapping[str, Json]) -> dict[str, Json] | None:

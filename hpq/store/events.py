@@ -131,6 +131,10 @@ class SweepHistory:
             self._after = events[-1].id
         return events
 
+    def rewind(self) -> None:
+        """Begin with the oldest event again."""
+        self._after = "0"
+
     def parameters(self, first: int, last: int) -> Iterator[tuple[int, ParameterSet]]:
         """Yield number and parameters of the trials from `first` to `last`, both included.
 

@@ -49,7 +49,7 @@ P:s:S:rank      zset  N → objective, of finished and pruned trials
 P:s:S:means     zset  first N of a set's replicates → mean of their objectives, if any
 P:s:S:band:K    zset  N → K-th value of the metric, if early termination compares at K
 P:s:S:restoring string  token of a restore from an archive, or of a removal of files; expires
-P:s:S:staged    hash  rows that one script call will add to a sweep; expires
+P:s:S:staged    hash  N → result of an older sweep with which a new one begins; expires
 P:s:S:files     set   N of ended trials that have checkpoints or artifacts in a store
 P:s:S:stores    set   ids of the stores that ever held its files
 P:s:S:events    stream  lifecycle, never trimmed while the sweep lives

@@ -1,26 +1,45 @@
 """Create sweeps and add trials to them.
 
-Rows are written to keys of the sweep that expire, and no reader sees a sweep without its hash; one
-script call then makes all of them visible.
-Every call may be sent twice.
+Rows of a new sweep are written to keys that expire, and no reader sees a sweep without its hash.
+One script call then makes all of them visible. Every call may be sent twice.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from hpq.domain.attempt import Capped
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
+from hpq.search.replicates import replicated
 from hpq.store.keys import SWEEP_PARTS
 from hpq.store.scripts import BATCH_ROWS, UNFINISHED_TTL_S, StoreContext, check_reply
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import dumps, flatten, sweep_id
-from hpq.store.wire.trial import NewRow, SignRow, encode_result, stored, unsigned
+from hpq.store.wire.trial import (
+    NewRow,
+    SignRow,
+    encode_new,
+    encode_result,
+    stored,
+    unsigned,
+)
+
+_TRIES = 50  # of a call that adds trials, while a suggester adds others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """The sets that a call added to a sweep; `first` is the number of the first of the trials."""
+
+    first: int
+    sets: tuple[ParameterSet, ...] = ()
+    trials: int = 0
 
 
 class SweepWriter:
@@ -96,60 +115,71 @@ class SweepWriter:
     def append(
         self,
         sid: str,
-        rows: Sequence[NewRow],
-        file: str,
+        sets: Sequence[ParameterSet],
         *,
-        varying: Sequence[str],
-        digest: str,
+        replicates: int = 1,
+        again: bool = False,
+        outside: Collection[bytes] = (),
+        file: str = "",
+        varying: Sequence[str] = (),
         sign: SignRow = unsigned,
-        progress: Callable[[int], None] = lambda _: None,
-    ) -> int:
-        """Add trials to a sweep, all visible in one step; return how many were added.
+    ) -> Appended:
+        """Add trials of different sets to a sweep, all in one call; return what was added.
 
-        `file` is the sweep file as `wire.sweep.encode_appended_file` encodes it. Trials that
-        another file added meanwhile are left out, and the others numbered and signed again.
+        Sets that the sweep has are left out, unless `again`. `outside` are the identities of those
+        outside its space. `file` is the sweep file that describes them, as
+        `wire.sweep.encode_appended_file` encodes it.
 
         Raises:
             NotFound: the sweep does not exist.
-            UserError: the sweep is stopped or cancelled, or staging took longer than an hour.
+            UserError: the sweep was stopped or cancelled, no trial fits its budget, or its
+                suggester adds trials faster than this call can.
         """
-        reply, names = "behind", dumps(list(varying))
-        while reply == "behind":
-            stage = f"{sid}-{secrets.token_hex(8)}"
-            first: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
-            rows = self._missing(sid, rows)
-            signed = enumerate(stored(rows, first + 1, sign), 1)
-            pairs = ((str(n), identity + row) for n, (row, identity) in signed)
-            try:
-                count = self._stage(stage, pairs, progress)
-                reply, rest = self._scripts.run(
-                    "append",
-                    sweep=sid,
-                    stage=stage,
-                    first=first + 1,
-                    count=count,
-                    file=file,
-                    varying=names,
-                    digest=digest,
-                )
-            except BaseException:
-                self._redis.delete(self._keys.sweep(stage, "staged"))
-                raise
-        check_reply(sid, reply)
-        if reply == "torn":
-            line = f"{sid}: the new trials expired before all were written; run the command again"
-            raise UserError(line, code="rows-expired")
-        self._context.mint(rest[0], rest[1])
-        return int(rest[2])
+        for _ in range(_TRIES):
+            total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
+            known = self._known(sid, sets)
+            new = [one for one in sets if again or one.identity not in known]
+            first = total + 1
+            if not new:
+                return Appended(first=first)
+            rows: list[NewRow] = []
+            numbers = ""
+            for one in new:
+                for replicate, params in enumerate(replicated(one, replicates)):
+                    number = first + len(rows)
+                    # A copy has an identity of its own: no replicate has so high a number.
+                    salt = number if one.identity in known else replicate
+                    rows.append(encode_new(params, salt))
+                    numbers += f"{number} " if one.identity in outside else ""
+            reply, rest = self._scripts.run(
+                "append",
+                *(part for pair in stored(rows, first, sign) for part in pair),
+                sweep=sid,
+                first=first,
+                varying=dumps(list(varying)),
+                file=file,
+                outside=numbers,
+            )
+            if reply == "budget":
+                bound = rest[0].decode()
+                text = f"{sid}: no further trial fits {bound}; raise it: `hpq set {sid} {bound}=…`"
+                raise UserError(text, code="budget-spent")
+            if reply != "behind":
+                check_reply(sid, reply)
+                self._context.mint(rest[0], rest[1])
+                return Appended(first=first, sets=tuple(new), trials=len(rows))
+        text = f"{sid}: other trials are added faster than these; run `hpq pause {sid}`, then again"
+        raise UserError(text, code="sweep-grows")
 
-    def _missing(self, sid: str, rows: Sequence[NewRow]) -> list[NewRow]:
-        """Return the rows whose parameters the sweep does not have."""
-        key, missing = self._keys.sweep(sid, "ids"), list[NewRow]()
-        for start in range(0, len(rows), BATCH_ROWS):
-            batch = rows[start : start + BATCH_ROWS]
-            found: Any = self._redis.smismember(key, [row.identity for row in batch])
-            missing += [row for row, is_there in zip(batch, found, strict=True) if not is_there]
-        return missing
+    def _known(self, sid: str, sets: Sequence[ParameterSet]) -> set[bytes]:
+        """Return the identities of the sets that the sweep has."""
+        key = self._keys.sweep(sid, "ids")
+        known: set[bytes] = set()
+        for start in range(0, len(sets), BATCH_ROWS):
+            batch = [one.identity for one in sets[start : start + BATCH_ROWS]]
+            found: Any = self._redis.smismember(key, batch)
+            known.update(one for one, is_there in zip(batch, found, strict=True) if is_there)
+        return known
 
     def set_run_cap(self, sid: str, run_cap: int) -> Capped:
         """Allow a sweep at most `run_cap` trials (0: any number), also while it runs.
@@ -170,16 +200,10 @@ class SweepWriter:
             after = rest[5].decode()
         return done
 
-    def _stage(
-        self,
-        stage: str,
-        pairs: Iterable[tuple[str, bytes]],
-        progress: Callable[[int], None] = lambda _: None,
-    ) -> int:
+    def _stage(self, stage: str, pairs: Iterable[tuple[str, bytes]]) -> int:
         remaining, count = iter(pairs), 0
         while batch := list(islice(remaining, BATCH_ROWS)):
             flat = [part for pair in batch for part in pair]
             self._scripts.run("stage_rows", stage, UNFINISHED_TTL_S, *flat)
             count += len(batch)
-            progress(count)
         return count

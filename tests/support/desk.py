@@ -129,9 +129,11 @@ class Desk:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    def into(self, sid: str, text: str, *words: str) -> dict[str, Any]:
-        """Enqueue a file into a sweep; return the completed command."""
-        return dict(json.loads(self.sweep(text, "--into", sid, "--json", *words)))
+    def add(self, sid: str, *words: str) -> dict[str, Any]:
+        """Add trials to a sweep; return the result of the command."""
+        done = self.hpq("add", sid, *words, "-o", "json")
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
 
     def trials(self, sid: str) -> list[tuple[Any, str]]:
         """Return the x and the state of each trial."""

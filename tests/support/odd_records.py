@@ -71,9 +71,9 @@ def fill(redis: Redis, sweep_of: Callable[..., SweepView], store: TrialStore) ->
     )  # fmt: skip
     sweep_of(1, OTHER, digest="other")
     reached = dumps({"trial": 1, "value": 1.0, "target": 0.5})
-    file = '1790000000000 2 {"digest":"d1","spec":{},"origin":{"file":"f.yaml"}}'
+    file = '1790000000000 2 {"spec":{},"text":"x: 1"}'
     more = {"file:1": file, "made:tpe": "2", "reached": reached, "bands": "1 3", "may_run": "3"}
-    more |= {"unkept": "1", "unkept_why": "2 files-not-kept why"}
+    more |= {"outside": "2 3 ", "unkept": "1", "unkept_why": "2 files-not-kept why"}
     redis.hset(SWEEP, mapping={**more, "least_ms": "5", "retry_ended": "why", "no_more": ""})
     refuses = dumps({OTHER: {"code": "worker-fault", "text": "t"}})
     fields = {

@@ -1,47 +1,49 @@
--- Adds staged rows to an existing sweep, all at once. Sending the call again adds nothing: the sweep's hash
--- has the appended file under the stage's id.
+-- Adds rows to an existing sweep, all at once; a sweep that ended opens again. Sending the call again adds nothing:
+-- its rows are at their numbers.
 -- KEYS prefix
--- ARGV {sweep, stage, first (number of the first row), count (of staged rows; each is 16 bytes of identity,
---      then parameters), file (JSON), varying (JSON list of names), digest (of the sweep that the file
---      describes)}
--- Replies: ok | unknown | over (the sweep was stopped or cancelled) | torn (staged rows are missing) | behind
---      (others added rows, and these are signed for other numbers), then queue, tickets, how many rows were
---      added
+-- ARGV {sweep, first (number of the first row), varying (JSON list of names), file (JSON of the sweep file that
+--      describes the rows; '' for none), outside (numbers of rows outside the sweep's space, a blank after each)},
+--      then row and identity of each trial
+-- Replies: ok | unknown | over (a person stopped or cancelled the sweep) | budget (no further trial fits) | behind
+--      (others added rows, and these are signed for other numbers), then queue (budget: the key that bounds it), tickets
 
 local args = cjson.decode(ARGV[1])
-local sid, stage, count = args.sweep, args.stage, tonumber(args.count)
-local params, staged, appended = sweep_key(sid, 'params'), sweep_key(stage, 'staged'), 'file:' .. stage
-local s = read_sweep(sid)
-if not s.queue then return {'unknown', '', 0, 0} end
-local before = redis.call('HGET', s.KEY, appended)
-if before then  -- the same call, sent twice
-  return {'ok', s.queue, tickets(s), tonumber(string.match(before, '^%d+ (%d+) '))}
-end
-if s.flag == 'stopped' or s.flag == 'cancelled' then return {'over', '', 0, 0} end
-if redis.call('HLEN', staged) ~= count then return {'torn', '', 0, 0} end
+local sid, first, count = args.sweep, tonumber(args.first), (#ARGV - 1) / 2
+local params = sweep_key(sid, 'params')
+local s = read_sweep(sid, 'reached', 'outside')
+if not s.queue then return {'unknown', '', 0} end
 
-local first = tonumber(args.first)
-if redis.call('HLEN', params) ~= first - 1 then
-  redis.call('DEL', staged)
-  return {'behind', '', 0, 0}
-end
-
-local function add()
+local function was_sent_before()
   for i = 1, count do
-    local row, n = redis.call('HGET', staged, i), first + i - 1
-    redis.call('SADD', sweep_key(sid, 'ids'), string.sub(row, 1, 16))
-    redis.call('HSET', params, n, string.sub(row, 17))
-    redis.call('ZADD', sweep_key(sid, 'waiting'), n, n)
+    if redis.call('HGET', params, first + i - 1) ~= ARGV[2 * i] then return false end
   end
-  if count > 0 then sweep_event(sid, 'added', 0, 0, 'count', count) end
+  return true
 end
+if was_sent_before() then return {'ok', s.queue, tickets(s)} end
+if s.flag == 'cancelled' or s.flag == 'stopped' and not is_set(s.reached) then return {'over', '', 0} end
+if is_set(s.budget_ms) then
+  local fits, bound = affordable(s)
+  if fits < 1 then return {'budget', bound, 0} end
+end
+if redis.call('HLEN', params) ~= first - 1 then return {'behind', '', 0} end
 
 local want = sweeps().changing(s, function()
-  add()
+  for i = 1, count do
+    local n = first + i - 1
+    redis.call('SADD', sweep_key(sid, 'ids'), ARGV[2 * i + 1])
+    redis.call('HSET', params, n, ARGV[2 * i])
+    redis.call('ZADD', sweep_key(sid, 'waiting'), n, n)
+  end
+  sweep_event(sid, 'added', first, 0, 'count', count)
   set(s, 'varying', args.varying)
-  set(s, appended, NOW_MS .. ' ' .. count .. ' ' .. args.file)
-  redis.call('HSETNX', key('digests'), args.digest, sid)
+  if args.file ~= '' then set(s, 'file:' .. first, NOW_MS .. ' ' .. count .. ' ' .. args.file) end
+  if args.outside ~= '' then set(s, 'outside', (s.outside or '') .. args.outside) end
+  -- A search suggests as many trials as without these.
+  if is_set(s.sampler) and tonumber(s.run_cap or 0) > 0 then add(s, 'run_cap', count) end
+  if is_set(s.reached) then
+    set(s, 'reached', '')
+    set(s, 'flag', '')
+  end
   sweeps().open(s)
 end)
-redis.call('DEL', staged)
-return {'ok', want[1], want[2], count}
+return {'ok', want[1], want[2]}

@@ -61,12 +61,6 @@ end
 redis.call('ZREM', key('sweeps'), sid)
 redis.call('ZREM', key('bulk'), sid)
 if redis.call('HGET', key('digests'), s.digest or '') == sid then redis.call('HDEL', key('digests'), s.digest) end
-for _, field in ipairs(redis.call('HKEYS', s.KEY)) do  -- appended files
-  if string.sub(field, 1, 5) == 'file:' then
-    local digest = string.match(redis.call('HGET', s.KEY, field), '"digest":"(%x+)"')
-    if digest and redis.call('HGET', key('digests'), digest) == sid then redis.call('HDEL', key('digests'), digest) end
-  end
-end
 if redis.call('HGET', key('last'), s.owner or '') == sid then redis.call('HDEL', key('last'), s.owner) end
 redis.call('SADD', key('removing'), sid)
 for band in string.gmatch(s.bands or '', '%d+') do

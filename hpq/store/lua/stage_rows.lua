@@ -1,7 +1,7 @@
--- Stages rows for a script that applies all of them in one step; sending the same rows again changes
--- nothing. The rows expire unless that script follows.
+-- Stages results of older sweeps for `create`, which applies all of them in one step; sending the same again
+-- changes nothing. They expire unless `create` follows.
 -- KEYS prefix
--- ARGV sweep or stage, ttl in s, then field and value of each row
+-- ARGV sweep, ttl in s, then the number of each trial and its result
 -- Replies: ok
 
 local name = sweep_key(ARGV[1], 'staged')

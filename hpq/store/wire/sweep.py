@@ -55,7 +55,7 @@ from hpq.store.wire.fields import (
 )
 
 _UNKEPT: tuple[Code, ...] = ("files-not-kept", "checkpoint-not-kept")
-_FILE = b"file:"  # each appended file is a field of the sweep's hash, file:STAGE
+_FILE = b"file:"  # an added sweep file is a field of the sweep's hash, file:N by its first trial
 
 _LAUNCH = decode.Record(
     Launch,
@@ -97,17 +97,17 @@ _APPENDED = decode.Record(
     AppendedFile,
     at_ms=decode.whole,
     added=decode.whole,
-    digest=decode.text,
     spec=decode.by_name(decode.anything),
-    origin=decode.by_name(decode.anything),
+    text=decode.text,
 )
 
 
 def encode_sweep(sweep: SweepView) -> dict[str, str]:
     """Encode a sweep as fields of its hash, without the counts, which the scripts keep."""
-    suggested = {"sampler": sweep.sampler, "search": sweep.search, "run_cap": str(sweep.run_cap)}
+    suggested = {"sampler": sweep.sampler, "run_cap": str(sweep.run_cap)}
     return {
         **(suggested if sweep.sampler else {}),
+        **({"search": sweep.search} if sweep.search else {}),
         "schema": str(SCHEMA),
         "name": sweep.name,
         "digest": sweep.digest,
@@ -169,6 +169,7 @@ def decode_sweep(
         spec=r.parse("spec", {}, mapping),
         bundle=r.text("bundle"),
         files=_decode_files(r),
+        outside=r.parse("outside", frozenset[int](), _numbers),
         tags=r.parse("tags", (), _names),
         note=r.text("note"),
         run_project=r.text("run_project"),
@@ -300,9 +301,9 @@ def _decode_constraints(text: str) -> tuple[Constraint, ...]:
     return tuple(map(Constraint.parse, _list(text)))
 
 
-def encode_appended_file(digest: str, spec: Mapping[str, Json], origin: Mapping[str, Json]) -> str:
-    """Encode a file that is appended to a sweep: its digest, its data and its provenance."""
-    return dumps({"digest": digest, "spec": spec, "origin": origin})
+def encode_appended_file(spec: Mapping[str, Json], text: str) -> str:
+    """Encode a sweep file whose trials are added to a sweep: its data and its text."""
+    return dumps({"spec": spec, "text": text})
 
 
 def _decode_files(r: Reader) -> tuple[AppendedFile, ...]:
@@ -322,6 +323,10 @@ def _replicates(text: str) -> int:
     if not 1 <= found <= MOST_REPLICATES:
         raise ValueError(f"at most {MOST_REPLICATES} replicates")
     return found
+
+
+def _numbers(text: str) -> frozenset[int]:
+    return frozenset(map(count, text.split()))
 
 
 def _bands(text: str) -> tuple[int, ...]:

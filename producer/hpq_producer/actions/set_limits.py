@@ -140,8 +140,7 @@ def _set_run_cap(session: Session, found: SweepView, most: int) -> str:
     if found.sampler:
         line = f"; {what}, {done.trials} so far"
     elif done.trials < most:
-        more = most - done.trials
-        line += f"; `hpq enqueue FILE --count {most} --into {found.id}` adds up to {more} more"
+        line += f"; `hpq add {found.id} --count {most - done.trials}` adds further ones"
     if most and done.trials > most:
         line += "; trials that have started are not cancelled"
     return line

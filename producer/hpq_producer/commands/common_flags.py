@@ -58,3 +58,4 @@ WhereExpr = Annotated[
     str | None,
     typer.Option("--where", metavar="EXPR", help="Only trials that match EXPR, e.g. 'lr > 0.1'."),
 ]
+Other = Annotated[bool, typer.Option("--force", help="Allow another user's sweep.")]

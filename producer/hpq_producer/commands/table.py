@@ -82,6 +82,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "Control": {
+        "add": ("hpq_producer.commands.make_sweep.add", "Add trials to a sweep"),
         "pause": ("hpq_producer.commands.change.steer", "Start no further trial of a sweep"),
         "resume": ("hpq_producer.commands.change.steer", "Continue a paused or held sweep"),
         "stop": (

@@ -63,8 +63,8 @@ def enqueue_confirmation(
         seed=seed, replicates=seeds,
         metric=replace(sweep.metric, target=None) if sweep.metric else None,
         method="grid", sampler="", search="", run_cap=0, made={}, no_more="", early=None,
-        flag="", held="", budget=None, reached=None, bands=(), files=(), counts=Counts(),
-        tags=(CONFIRMS + sweep.id,),
+        flag="", held="", budget=None, reached=None, bands=(), files=(),
+        outside=frozenset(), counts=Counts(), tags=(CONFIRMS + sweep.id,),
     )  # fmt: skip
     confirmation, sign = signing.signed(key, prefix, confirmation)
     rows = []

@@ -24,11 +24,12 @@ from hpq.search.replicates import replicated
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.sweep_writer import SweepWriter
 from hpq.store.wire.fields import dumps
+from hpq.store.wire.search import encode_search
 from hpq.store.wire.trial import NewRow, SignRow, encode_new
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
-from hpq_producer.enqueue.prepare import PreparedSweep, late_search, with_late_search
+from hpq_producer.enqueue.prepare import PreparedSweep, search_of, with_late_search
 from hpq_producer.enqueue.provenance import code_location
 from hpq_producer.enqueue.reuse import (
     OlderResults,
@@ -82,7 +83,7 @@ def enqueue_sweep(
     """
     spec, code = prepared.spec, prepared.code
     refuse_unfilled(spec.source, prepared.file)
-    writer, search = session.writer(), late_search(prepared)
+    writer, search = session.writer(), search_of(prepared)
     existing = None if allow_duplicate else session.reader.sweeps.find_by_digest(prepared.digest)
     if existing is not None:
         return _existing(session, existing)
@@ -97,12 +98,13 @@ def enqueue_sweep(
         tags=tuple(tags),
         provenance=origin,
         bundle=code.launch.code if bundle is not None else "",
+        search=encode_search(search) if search is not None else "",
     )
     criteria = _reuse_criteria(prepared, sweep)
     older = older_results(session.reader, criteria, reuse) if reuse else {}
     reused: dict[int, TrialView] = {}
     first: Iterable[ParameterSet] = parameter_sets(spec)
-    if search is not None:  # a late-bound sweep has no list of trials
+    if search is not None and spec.is_late:  # it has no list of trials
         reusable = list(reusable_sets(older, spec))
         first = [*spec.points, *reusable]
         sweep = with_late_search(sweep, prepared, search, len(reusable))

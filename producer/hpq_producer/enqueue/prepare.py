@@ -17,7 +17,6 @@ from hpq.domain.trial import Json
 from hpq.gpus import gpu_names
 from hpq.notice import Notice
 from hpq.search.samplers import Sampler, Search, is_installed, missing, unaided
-from hpq.store.wire.search import encode_search
 from hpq.yamlfile.problems import KeyPath, Problems
 from hpq_producer.enqueue.code_discovery import DiscoveredCode, find_code
 from hpq_producer.scaffold.script import misread_values, rejections
@@ -139,10 +138,10 @@ def prepare(
     return PreparedSweep(spec=spec, file=file, code=code, digest=sweep_digest, warnings=warnings)
 
 
-def late_search(prepared: PreparedSweep) -> Search | None:
-    """Return the search settings; None if all parameters are generated at enqueue."""
+def search_of(prepared: PreparedSweep) -> Search | None:
+    """Return the space with the search settings; None for a list of parameter sets."""
     spec = prepared.spec
-    if spec.space is None or not spec.is_late:
+    if spec.space is None:
         return None
     metric = spec.metric
     return Search(
@@ -178,7 +177,6 @@ def with_late_search(
     return replace(
         sweep,
         sampler=search.sampler,
-        search=encode_search(search),
         run_cap=cap if size is None else min(cap or size, size),
     )
 

@@ -1,29 +1,26 @@
-"""Read `when`, `exclude`, `derive`, `require`, `zip` and `points` of a sweep file; check names.
+"""Read `when`, `exclude`, `derive`, `require` and `zip` of a sweep file; check names.
 
 `when` lists conditions under which parameters exist, `exclude` parameter sets that do not run. Both
 contain partial sets: `{optimizer: sgd}`, `{optimizer: [sgd, adam]}` (any of), `{layers: {min: 3}}`.
 A partial set that can never match is an error. `derive` lists parameters that are computed from
 others, `require` comparisons that hold for every trial, `zip` parameters whose values go together.
-`points` are parameter sets that run first. A point must have a value for each parameter that exists
-in it, unless that parameter is constant.
 """
 
 from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from hpq.domain.identity import ParameterSet
 from hpq.domain.trial import Json
 from hpq.notice import plural
-from hpq.search.conditions import MISSING, Condition, Names, Partial, Test, find, key, nest
+from hpq.search.conditions import Condition, Names, Partial, Test, key
 from hpq.search.distributions import Categorical, Distribution
 from hpq.search.expressions import Expression, InvalidExpression
-from hpq.search.space import Follower, Rejected, Space
-from hpq.yamlfile.problems import KeyPath, Problems, dotted, nearest, shown
+from hpq.search.space import Follower
+from hpq.yamlfile.problems import KeyPath, Problems, nearest, shown
 from hpq.yamlfile.strict_model import check
 from hpq_producer.sweepfile.model import Range
 from hpq_producer.sweepfile.parameters import check_name
@@ -45,7 +42,7 @@ def read_when(data: Json, leaves: Leaves, is_grid: bool, out: Problems) -> tuple
         key_path: KeyPath = ("when", name)
         targets = _leaves_under(name, leaves)
         if not targets:
-            _add_unknown(key_path, name, leaves, out)
+            add_unknown(key_path, name, leaves, out)
         partial = _partial(tests, key_path, leaves, is_grid, out)
         for path in targets if partial else ():
             assert partial is not None
@@ -84,7 +81,8 @@ def _leaves_under(name: str, leaves: Leaves) -> list[Names]:
     return [p for p in leaves if any(".".join(p[:n]) == name for n in range(1, len(p)))]
 
 
-def _add_unknown(path: KeyPath, name: str, leaves: Leaves, out: Problems) -> None:
+def add_unknown(path: KeyPath, name: str, leaves: Mapping[Names, object], out: Problems) -> None:
+    """Report a name that no parameter has."""
     known = tuple(map(".".join, leaves))
     hint = nearest(name, known) or f"; parameters: {', '.join(known)}"
     out.add(path, f"unknown parameter{hint}", code="unknown-parameter")
@@ -100,7 +98,7 @@ def _partial(
     for name, value in data.items():
         leaf = leaf_of(name, leaves)
         if leaf is None:
-            _add_unknown((*path, name), name, leaves, out)
+            add_unknown((*path, name), name, leaves, out)
             continue
         test = _test(value, leaf, (*path, name), out)
         if test is not None and _is_satisfiable(test, leaves[leaf], (*path, name), is_grid, out):
@@ -301,7 +299,7 @@ def _can_zip(name: str, path: KeyPath, leaves: Leaves, free: set[Names], out: Pr
     names = leaf_of(name, leaves)
     leaf = leaves[names] if names else None
     if names is None:
-        _add_unknown(path, name, leaves, out)
+        add_unknown(path, name, leaves, out)
     elif names not in free:
         out.add_conflict(path, f"{name} is in `when`, or in `zip` twice; remove one of the two")
     elif len(names) > 1 or not isinstance(leaf, Categorical) or leaf.constant:
@@ -311,83 +309,3 @@ def _can_zip(name: str, path: KeyPath, leaves: Leaves, free: set[Names], out: Pr
         free.discard(names)
         return True
     return False
-
-
-Points = tuple[ParameterSet, ...]
-
-
-def read_points(data: Json, space: Space, is_grid: bool, out: Problems) -> Points:
-    """Read the distinct points of `points`; report and skip errors."""
-    if not isinstance(data, list) or not data:
-        out.add(("points",), f"{shown(data)} is not a list; write - {{lr: 0.1, momentum: 0.9}}")
-        return ()
-    found: dict[bytes, ParameterSet] = {}
-    for index, item in enumerate(data):
-        path: KeyPath = ("points", index)
-        if not isinstance(item, dict):
-            out.add(path, f"{shown(item)} is not a mapping; write {{lr: 0.1, momentum: 0.9}}")
-            continue
-        point = _point(item, path, space, is_grid, out)
-        if point is None:
-            continue
-        if found.setdefault(point.identity, point) is not point:
-            out.warn(path, "duplicate point; hpq runs it once", code="duplicate-set")
-    return tuple(found.values())
-
-
-def _point(
-    item: dict[str, Json], path: KeyPath, space: Space, is_grid: bool, out: Problems
-) -> ParameterSet | None:
-    leaves = space.parameters
-    before = len(out.errors)
-    values = dict(_flatten(item, (), path, space, out))
-    for names, value in values.items():
-        if not is_reachable(leaves[names], value, is_grid):
-            out.add((*path, *names), f"{shown(value)} is outside the space", code="outside-space")
-    if len(out.errors) > before:
-        return None
-    constants = {names: leaf.at(0) for names, leaf in leaves.items() if leaf.size == 1}
-    full = {names: values.get(names, constants.get(names)) for names in leaves}
-    point = space.without_inactive(nest(list(full.items())))
-    for names in leaves:
-        exists = find(point, names) is not MISSING
-        if exists and names not in values and names not in constants:
-            out.add(
-                path,
-                f"lacks {dotted(names)}; a point needs a value for every parameter",
-                code="missing-parameter",
-            )
-        elif names in values and not exists:
-            out.add(
-                (*path, *names),
-                "does not exist in this point (see when); remove it",
-                code="condition-unmet",
-            )
-    if len(out.errors) > before:
-        return None
-    try:
-        return ParameterSet(space.check(point))
-    except Rejected as error:
-        why = f" ({error.reason})" if error.reason else ""
-        verb = "matches" if error.place == ("exclude",) else "rejects"
-        text = f"{dotted(error.place)} {verb} this point{why}; remove one of the two"
-        out.add(path, text, code="condition-unmet")
-        return None
-
-
-def _flatten(
-    item: dict[str, Json], parents: Names, path: KeyPath, space: Space, out: Problems
-) -> Iterator[tuple[Names, Json]]:
-    """Yield the leaves and values of a point, written nested or as names with dots."""
-    leaves = space.parameters
-    for name, value in item.items():
-        names = (*parents, name)
-        leaf_names = names if names in leaves else None if parents else leaf_of(name, leaves)
-        if leaf_names is not None:
-            yield leaf_names, value
-        elif isinstance(value, dict) and any(leaf[: len(names)] == names for leaf in leaves):
-            yield from _flatten(value, names, path, space, out)
-        elif not parents and name in dict(space.derive):
-            out.add_conflict((*path, name), "is computed (see derive); remove it")
-        else:
-            _add_unknown((*path, *names), dotted(names), leaves, out)

@@ -49,6 +49,7 @@ from hpq_producer.sweepfile.model import (
     SweepFile,
 )
 from hpq_producer.sweepfile.parameters import ENTRY
+from hpq_producer.sweepfile.points import PointRules, read_points
 from hpq_producer.sweepfile.spec import LIST, SweepSpec, check_count
 from hpq_producer.sweepfile.unknown_keys import drop_unknown
 
@@ -99,7 +100,8 @@ def load(
     else:
         space = _space(data, built_in, out)
         if "points" in data and not out.errors:
-            points = conditions.read_points(data["points"], space, _is_grid(data), out)
+            found = read_points(data["points"], PointRules(space, _is_grid(data)), out)
+            points = tuple(point.params for point in found)
     out.raise_errors()
     assert keys is not None
     objectives = _objectives(keys, built_in)

@@ -266,3 +266,31 @@ def test_why_no_sets_are_made_is_said_where_people_look(lab) -> None:
 
     lab.wait_until(is_said, "the reason in watch")
     assert "sampler-failed" in ids(lab.log()) and lab.reader.sweeps.get(sid).counts.total == 0
+
+
+@pytest.mark.slow
+def test_trials_added_by_hand_while_bayes_suggests_run_once_each_also_if_a_worker_dies(
+    lab, short_lease
+) -> None:
+    """40 adds beside 60 suggestions on four workers, one of which is killed with its runner."""
+    sid = bayes(lab, "--count", "60")
+    lab.write("wait", "20")  # so that some are left, however late the kill
+    lab.worker(4)
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.ended >= 3, "the first trials")
+    wanted = [{"n": 1 + i % 3, "x": round(-2.9 + i / 10, 2)} for i in range(40)]
+    for place, one in enumerate(wanted):
+        if place == 15:
+            pid = next(iter(lab.processes(r"-m hpq_worker\.consumer")))
+            lab.kill([pid])
+            lab.write("wait", "200")
+        lab.ok("add", sid, *(f"{name}={value}" for name, value in one.items()))
+    repeated = [lab.hpq("add", sid, "n=1", "x=-2.9") for _ in range(2)]
+    assert [(done.returncode, done.stdout) for done in repeated] == [(0, "")] * 2
+    lab.wait_over(sid)
+    found = sets(lab, sid)
+    assert len(found) == len({str(sorted(one.items())) for one in found}) == 100
+    assert all(one in found for one in wanted)
+    sweep = lab.reader.sweeps.get(sid)
+    assert sum(sweep.made.values()) == 60 and sweep.counts.ended == sweep.counts.total == 100
+    told = [e.what for e in lab.reader.events.read(sid)]
+    assert told.count("added") == 40

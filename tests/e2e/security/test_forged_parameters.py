@@ -244,8 +244,8 @@ def test_only_the_signer_adds_to_a_sweep_and_only_from_what_was_signed(lab) -> N
     sid = lab.enqueue(SWEEP, HPQ_CODE_KEY=OURS)
     more = lab.write("more.yaml", SWEEP.replace("9]", "9, 10]"))
     for key in ({"HPQ_CODE_KEY": THEIRS}, {}):
-        refused(lab.hpq("enqueue", more, "--into", sid, **key), "code-key-differs")
-    lab.ok("enqueue", more, "--into", sid, HPQ_CODE_KEY=OURS)
+        refused(lab.hpq("add", sid, "--file", more, **key), "code-key-differs")
+    lab.ok("add", sid, "--file", more, HPQ_CODE_KEY=OURS)
     lab.worker(HPQ_CODE_KEY=OURS)
     lab.wait_over(sid)
     assert not kinds(lab, sid) and "--x=10" in ran(lab)

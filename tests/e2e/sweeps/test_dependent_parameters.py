@@ -95,7 +95,7 @@ def test_derived_parameters_count_for_reuse_and_for_added_trials(lab) -> None:
     assert lab.reader.sweeps.get(other).counts.finished == len(EVERY)
     more = lab.write("more.yaml", text.replace("[32, 48, 64]", "[32, 48, 64, 96]"))
     added = [n for n in range(2, 9) if 96 % n == 0]
-    lab.ok("enqueue", more, "--into", sid)
+    lab.ok("add", sid, "--file", more)
     lab.wait_until(
         lambda: lab.reader.sweeps.get(sid).counts.finished == len(EVERY) + len(added), "the rest"
     )
@@ -120,7 +120,7 @@ def test_parameters_that_go_together_count_for_reuse_and_for_added_trials(lab) -
     other = lab.ok("enqueue", again, "--reuse").strip()
     assert lab.reader.sweeps.get(other).counts.finished == 6
     more = lab.write("more.yaml", text.replace("[0, 1]", "[0, 1, 2]"))
-    lab.ok("enqueue", more, "--into", sid)
+    lab.ok("add", sid, "--file", more)
     lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.finished == 9, "the rest")
     sweep = lab.reader.sweeps.get(sid)
     assert sweep.counts.failed == 0

@@ -381,3 +381,31 @@ def test_importance_has_the_numbers_or_the_reason(done: hpq.Sweep, sweep_of: Mak
     assert "2 parameters" in done.importance().why_none
     with raises("no-result"):
         hpq.Sweep(sweep_of(1, "new-00000").id).importance()
+
+
+def test_added_sets_are_trials_and_a_set_that_exists_is_the_older_one(
+    desk: Desk, store: TrialStore, take: Take
+) -> None:
+    sweep = hpq.enqueue(SWEEP)
+    end(store, claimed(take), 0.25)
+    (trial,) = sweep.add({"x": 1})
+    assert (trial.number, trial.state, trial.objective) == (1, "finished", 0.25)
+    trials = sweep.add([{"x": 4}, {"x": 1}, {"x": 5}], outside=True)
+    assert [(t.number, t.params["x"]) for t in trials] == [(4, 4), (1, 1), (5, 5)]
+    assert [t.number for t in sweep.add({"x": 1}, again=True)] == [6]
+    for bad, code in (
+        ({"x": 9}, "outside-space"),
+        ({"y": 1}, "unknown-parameter"),
+        ({"x": math.nan}, "outside-space"),
+        ([{"x": 2}, {}], "missing-parameter"),
+        ([], "invalid-value"),
+        (["x"], "invalid-value"),
+        ([{"x": n} for n in range(10_001)], "too-many-sets"),
+    ):
+        with pytest.raises(UserError) as caught:
+            sweep.add(bad)
+        assert [one.code for one in caught.value.notices] == [code]
+    with pytest.raises(SweepFileError) as caught:
+        sweep.add({"x": math.inf}, outside=True)
+    assert [one.code for one in caught.value.notices] == ["invalid-value"]
+    assert sweep.counts["queued"] == 5

@@ -108,7 +108,7 @@ def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
     assert told[0].items() >= {"max_parallel": "1", "priority": "7", "timeout_s": "90.0"}.items()
     assert told[1].items() >= {"run_cap": "3", "touched": "2"}.items()
     more = hpq("set", SID, "run_cap=9")
-    assert "`hpq enqueue FILE --count 9 --into demo-00000`" in more.stderr
+    assert "`hpq add demo-00000 --count 4`" in more.stderr
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from hpq.code.signing import RowSigner
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import UserError
@@ -86,11 +87,10 @@ class AppendMachine(Machine):
     @precondition(lambda self: self.total < 8)
     @rule(first=st.integers(3, 8))
     def grow(self, first: int) -> None:
-        rows = [row(number) for number in range(first, first + 2)]
+        sets = [ParameterSet(x=number) for number in range(first, first + 2)]
         known = {t.params["x"] for t in self.reader.trials.all(SID)}
-        file = '{"digest":"d","spec":{},"origin":{}}'
         try:
-            added = self.writer.append(SID, rows, file, varying=["x"], digest="e", sign=SIGNER.sign)
+            added = self.writer.append(SID, sets, varying=["x"], sign=SIGNER.sign).trials
         except UserError:
             assert self.reader.sweeps.get(SID).flag in ("stopped", "cancelled")
             return

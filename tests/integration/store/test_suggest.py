@@ -19,7 +19,7 @@ from hpq.domain.sweep import Launch, Metric, SweepState, SweepView
 from hpq.domain.trial import Claim
 from hpq.redis.client import connect
 from hpq.search.distributions import IntUniform
-from hpq.search.samplers import Sampler, Search
+from hpq.search.samplers import Sampler, Search, random
 from hpq.search.space import Space
 from hpq.store.control import SweepControl
 from hpq.store.events import SweepHistory
@@ -300,6 +300,37 @@ def test_a_suggester_passes_over_what_it_does_not_trust_and_goes_on(
     assert suggester.acquire()
     suggester.begin()
     assert redis.hget(Keys("hpq").sweep(SID, "params"), "4") == b'{"x":4}'
+
+
+def test_a_suggester_that_trials_were_added_before_reads_them_and_draws_what_it_would_have(
+    redis, store, writer, late, lead_of, who, reader, monkeypatch
+) -> None:
+    space = Space.of({("x",): IntUniform(1, 100)})
+    search = Search(space=space, sampler=Sampler.RANDOM)
+    late(3, sampler="random", search=encode_search(search))
+    store.present(who, idle=True, lifetime_ms=600_000)
+    wanted = list(random(space, 4, search.seed))
+    added = [ParameterSet(x=1_000), wanted[1]]
+    lead = lead_of()
+    suggester = Suggester(search, SweepHistory(redis, Keys("hpq"), SID), lead)
+    append = lead.append
+
+    def late_append(*words: object, **more: object) -> object:
+        if added:  # each time between its reading and its writing
+            writer.append(SID, [added.pop()])
+        return append(*words, **more)
+
+    monkeypatch.setattr(lead, "append", late_append)
+    assert suggester.acquire()
+    suggester.begin()
+    for _ in range(5):
+        assert end(store, take(store, who), 1.0) == "done"
+        suggester.step()
+    found = [trial.params for trial in reader.trials.all(SID)]
+    assert [one for one in found if one != {"x": 1_000}] == [wanted[1], wanted[0], *wanted[2:]]
+    counts = reader.sweeps.get(SID).counts
+    assert (counts.finished, counts.to_come) == (5, 0)  # three of its own, as run_cap says
+    assert audit_sweep(reader, SID).violations == ()
 
 
 def test_a_removed_sweep_is_unknown(redis, store, late, lead_of, control: SweepControl) -> None:

@@ -10,6 +10,7 @@ from redis import Redis
 pytest.importorskip("optuna")
 
 from hpq.domain.attempt import WorkerPresence
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Impute, Launch, Metric, SweepView
 from hpq.domain.trial import Params, TrialId
 from hpq.search.distributions import Uniform
@@ -93,3 +94,20 @@ def test_what_one_workers_trial_reports_while_its_next_set_is_made_leads_to_none
     plain = sets_of("plain-00000", lambda _number, make, _sid: make())
     latest = sets_of("latest-00000", report, impute_while_running=Impute.LATEST)
     assert plain == latest
+
+
+def test_bayes_learns_from_an_added_trial_and_its_random_draws_keep_their_order(
+    sets_of, writer: SweepWriter
+) -> None:
+    def add(number: int, make: Callable[[], None], sid: str) -> None:
+        if number == 3:
+            writer.append(sid, [ParameterSet(x=0.125)])
+        make()
+
+    plain = sets_of("plain-00000", lambda _number, make, _sid: make())
+    added = sets_of("added-00000", add)
+    place = added.index({"x": 0.125})
+    own = [*added[:place], *added[place + 1 :]]
+    draws = 9  # of ten sets before the model
+    assert own[:draws] == plain[:draws]
+    assert own[draws + 1 :] != plain[draws + 1 : len(own)]

@@ -153,6 +153,7 @@ def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
         "total_s": trial.total_ms / 1000,  # all attempts
         "restarted": trial.restarted or None,
         "reused": trial.reused or None,
+        **({"outside": True} if number in sweep.outside else {}),
         "pruning": asdict(trial.pruning) if trial.pruning else None,
         "checkpoint": {
             "store": trial.checkpoint.store,

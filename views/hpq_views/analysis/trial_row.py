@@ -224,12 +224,17 @@ class TrialRow:
 
     @property
     def why(self) -> str:
-        """Why the trial failed, is not ranked or was stopped early; or whose result it has."""
+        """Why the trial failed, is not ranked or was stopped early; or where it comes from."""
         failed = f"{self.failed}: {self.error}" if self.failure else ""
         unmet = f"infeasible: {self.unmet}" if self.unmet else ""
         where = "on the front" if self.trial.standing and self.trial.standing.is_front else ""
         source = f"of {self.source}" if self.trial.reused else ""
-        return failed or unmet or self.early_end or where or source
+        return failed or unmet or self.early_end or where or source or self.outside
+
+    @property
+    def outside(self) -> str:
+        """`outside the space` for an added trial that the sweep's space does not have."""
+        return "outside the space" if self.trial.id.number in self.sweep.outside else ""
 
     @property
     def unmet(self) -> str:

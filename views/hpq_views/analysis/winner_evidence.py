@@ -131,8 +131,8 @@ def judge_winner(
 
     No trial is the winner by several metrics.
 
-    `best` are the best MOST_JUDGED, and `trials` all trials, if they were read already. Trials that
-    `--into` added are read if the winner is at the edge of the first file's range.
+    `best` are the best MOST_JUDGED, and `trials` all trials, if they were read already. All
+    trials are read if the winner is at the edge of the file's range and some were added beyond it.
     """
     if sweep.objectives:
         return None
@@ -141,7 +141,7 @@ def judge_winner(
         return None
     curve = reader.trials.metric_history(best[0].trained, sweep.metric.name)
     found = judge(sweep, best, curve)
-    if found.edges and sweep.files:
+    if found.edges and (sweep.files or sweep.outside):
         tried = reader.trials.begun(sweep.id) if trials is None else trials
         found = replace(found, edges=dict(_edges(sweep, best[0], tried)))
     return replace(found, confirmed=_confirmed(reader, sweep, best))
@@ -303,7 +303,7 @@ def _edges(
 ) -> Iterator[tuple[str, str]]:
     """Yield `lr`, `lr=0.8 is the highest of 0.1 to 0.8` for numbers at an end of their range.
 
-    The range is the file's and that of all tried values, which `--into` extends. A confirmation
+    The range is the file's and that of all tried values, which `hpq add` extends. A confirmation
     repeats chosen parameters and searches no range.
     """
     if any(tag.startswith(CONFIRMS) for tag in sweep.tags):

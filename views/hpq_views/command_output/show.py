@@ -110,8 +110,7 @@ def _metric_words(metric: Metric) -> str:
 
 
 def _file(file: AppendedFile) -> Iterator[Line]:
-    text = file.origin.get("text")
-    shown = clean_block(text) if isinstance(text, str) else json.dumps(dict(file.spec), indent=2)
+    shown = clean_block(file.text) if file.text else json.dumps(dict(file.spec), indent=2)
     return ([Span(line)] for line in shown.splitlines())
 
 
@@ -188,6 +187,7 @@ def trial_facts(row: TrialRow) -> dict[str, str]:
         **row.usage,
         "phase": row.phase,
         "replicate": row.replicate,
+        "added": row.outside and f"{row.outside} of the sweep",
         "started again": trial.restarted,
         "result of": row.source and f"{row.source}; not run in this sweep",
         "checkpoint": row.checkpoint,

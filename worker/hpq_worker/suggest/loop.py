@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Event as Flag
 from threading import Thread
 
@@ -28,6 +28,7 @@ from hpq_worker.suggest.choose_sampler import Chooser
 from hpq_worker.suggest.trial_results import TrialResults
 
 log = logging.getLogger("hpq.suggest")
+_WITH_SETS = ("created", "suggested", "added")  # events that tell of new sets
 _LONGEST_S = 600.0  # for one set; a slower suggester hangs, and loses the lease
 _IDLE_S = 600.0  # without a suggestion, after which the process frees its memory
 _BLOCK_MS = 1_000
@@ -37,6 +38,10 @@ _IMPORT_S = 3.0  # assumed time until the slow sampler's libraries are imported
 _SLOW_S = 0.3  # assumed time of a slow suggestion, until one was measured
 _BUSY = 0.5  # of the time in which workers claim the queued sets, which a slow suggestion may take
 _RETRY_SHARE = 0.05  # of the time, spent on measuring whether a slow sampler is still slow
+
+
+class _Behind(Exception):
+    """`hpq add` added trials that this suggester had not read."""
 
 
 class Suggester:
@@ -92,7 +97,28 @@ class Suggester:
 
     def begin(self) -> None:
         """Read all events so far, then suggest the missing sets."""
+        self._up_to_date(self._begin)
+
+    def step(self) -> None:
+        """Wait briefly for events; suggest a set after each that needs one."""
+        self._up_to_date(self._step)
+
+    def _up_to_date(self, work: Callable[[], None]) -> None:
+        """Do some work; begin anew whenever trials were added that it did not know."""
+        while True:
+            try:
+                return work()
+            except _Behind:
+                self._answer = self._lease.renew()
+                if not self._answer.is_ok:
+                    return
+                self._history.rewind()
+                work = self._begin
+
+    def _begin(self) -> None:
         self._chooser = Chooser(self._search, may_gp=self._may_gp)
+        self._results = TrialResults(self._search)
+        self._known = 0
         if lacking := unaided(self._search.sampler, is_installed):
             log.warning("%s, where this worker runs", lacking)
         missed = self._read()
@@ -113,7 +139,7 @@ class Suggester:
         missed: list[Event] = []
         while events := self._history.events():
             for event in events:
-                if event.what in ("created", "suggested") or self._answer.ahead > 1:
+                if event.what in _WITH_SETS or self._answer.ahead > 1:
                     for earlier in missed:
                         self._apply(earlier)
                     missed.clear()
@@ -127,15 +153,14 @@ class Suggester:
         """Wait until the samplers' libraries are imported."""
         self._warming.join()
 
-    def step(self) -> None:
-        """Wait briefly for events; suggest a set after each that needs one."""
+    def _step(self) -> None:
         self._handle(self._history.events(_BLOCK_MS))
 
     def _handle(self, events: Sequence[Event]) -> None:
         is_new = not events
         for event in events:
             self._apply(event)
-            is_new = is_new or not event.trial
+            is_new = is_new or not event.trial or event.what == "added"
             if event.what == "claimed" and self._answer.ahead < 2:
                 self._fill()
             if not self._answer.is_ok:
@@ -194,7 +219,7 @@ class Suggester:
         with decoding(f"event {event.id} of the sweep"):
             ended = self._results.apply(event)
             count = whole(event.fields.get("count", "0"))
-        if event.what in ("created", "suggested"):
+        if event.what in _WITH_SETS:
             self._read_sets(count if event.what == "created" else event.trial + count - 1)
             return
         if ended is not None:
@@ -227,6 +252,8 @@ class Suggester:
             sets = replicated(params, self._search.replicates)
             rows = [encode_new(replicate, i) for i, replicate in enumerate(sets)]
             answer = self._lease.append(number, rows, by=f"{by} as {why}" if why else by)
+            if answer.word == "behind":
+                raise _Behind
             if answer.word == "known":  # a trial had them that cannot be read; `ask` returns others
                 continue
             self._answer = answer

@@ -189,9 +189,9 @@ def side_of(session: Session, found: str | TrialId) -> Side:
         if error.code != "code-not-kept":
             raise
         files, why = bundle.read_kept(session.settings.home, sweep.launch.code), str(error)
-    texts = [sweep.provenance, *(file.origin for file in sweep.files)]
+    texts = [str(sweep.provenance.get("text") or ""), *(file.text for file in sweep.files)]
     specs = [sweep.spec, *(file.spec for file in sweep.files)]
-    text, keys = _as_text([str(one.get("text") or "") for one in texts], specs)
+    text, keys = _as_text(texts, specs)
     if isinstance(found, TrialId):
         digests, facts = _of_trial(session, sweep, found)
     else:

@@ -113,9 +113,8 @@ def sweep_in_full(session: Session, sid: str) -> dict[str, Any]:
             {
                 "at": iso(file.at_ms),
                 "added": file.added,
-                "digest": file.digest,
                 "spec": dict(file.spec),
-                "provenance": dict(file.origin),
+                "text": file.text,
             }
             for file in sweep.files
         ],

@@ -1,4 +1,4 @@
-"""`hpq enqueue`, and `enqueue_or_append` and `append` (--into), which `hpq run` also uses.
+"""`hpq enqueue`, and what `hpq run` shares with it.
 
 A new option of enqueue, run and plan is a field of EnqueueOptions (enqueue_options.py).
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from hpq.access.session import Session, open_session
@@ -18,13 +17,10 @@ from hpq.notice import print_message, warn
 from hpq_producer.actions.set_limits import check_tags
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.make_sweep.enqueue_options import EnqueueOptions, enqueue_options
-from hpq_producer.commands.make_sweep.set_text import describe_set
-from hpq_producer.enqueue.append import AppendPlan, append_trials, plan_append
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
 from hpq_producer.enqueue.enqueue_sweep import Enqueued, enqueue_sweep
 from hpq_producer.enqueue.prepare import PreparedSweep, missing_samplers
 from hpq_views.analysis.early_termination import describe_target
-from hpq_views.targets import owned_sweep
 from hpq_views.text.console import progress_bar
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.text import clean, first_of, size, trials_of
@@ -50,22 +46,19 @@ def enqueue(options: EnqueueOptions, output: Output = Format.TABLE) -> None:
     with open_session() as session:
         if session.connection is None:  # the image of pods has other packages
             _warn_of_samplers(prepared)
-        done = enqueue_or_append(session, prepared, options)
+        done = enqueue_prepared(session, prepared, options)
         _report(session, done, prepared, options, output)
 
 
-def enqueue_or_append(
+def enqueue_prepared(
     session: Session, prepared: PreparedSweep, options: EnqueueOptions
-) -> Enqueued | Appended:
-    """Enqueue a sweep unless an identical one exists, or with --into append to one.
+) -> Enqueued:
+    """Enqueue a sweep unless an identical one exists.
 
     Raises:
-        Forbidden: the sweep of --into has another owner.
-        UserError: the file is not filled in, or does not fit the sweep of --into.
+        UserError: the file is not filled in.
         OutOfReach: the server has no room for the trials.
     """
-    if options.into is not None:
-        return append(session, prepared, options.into, force=options.force)
     with progress_bar(prepared.spec.trials, "writing trials") as progress:
         return enqueue_sweep(
             session,
@@ -180,18 +173,16 @@ def print_enqueued(
 
 def _report(
     session: Session,
-    done: Enqueued | Appended,
+    done: Enqueued,
     prepared: PreparedSweep,
     options: EnqueueOptions,
     output: Format,
 ) -> None:
-    """Print what was enqueued or added: data on stdout, the rest on stderr."""
+    """Print what was enqueued: data on stdout, the rest on stderr."""
     sweep = session.reader.sweeps.get(done.sid)
     if output.is_data:
         return show_data(enqueued_record(done, sweep), output)
-    if isinstance(done, Appended):
-        print_appended(done, sweep)
-    elif done.is_new:
+    if done.is_new:
         print_enqueued(session, done, sweep, prepared)
         print_if_no_store(session, sweep)
     else:
@@ -199,64 +190,12 @@ def _report(
         print_owner_and_name(session, sweep, prepared.spec.name)
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         print_message(f"{sweep.id} is {sweep.state}; `{sweep.resumed_by}` continues it")
-    elif isinstance(done, Enqueued) or done.added:
+    else:
         print_if_not_running(session, sweep.id)
     print(sweep.id)
 
 
-def enqueued_record(done: Enqueued | Appended, sweep: SweepView) -> dict[str, object]:
-    """Return what was enqueued or added as data."""
-    if isinstance(done, Appended):
-        counts = {"added": done.added, "there": done.existing, "trials": sweep.counts.total}
-        return {"sweep": sweep.id, **counts, "state": sweep.state}
+def enqueued_record(done: Enqueued, sweep: SweepView) -> dict[str, object]:
+    """Return what was enqueued as data."""
     counts = {"new": done.is_new, "trials": done.trials, "reused": done.reused}
     return {"sweep": sweep.id, **counts, "state": sweep.state}
-
-
-_SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
-    """A sweep after an append: the trials added, and those of the file that it already had."""
-
-    sid: str
-    added: int
-    existing: int
-
-
-def append(session: Session, prepared: PreparedSweep, ref: str, *, force: bool) -> Appended:
-    """Show the trials of a file that a sweep lacks, and add them.
-
-    Raises:
-        Forbidden: the sweep has another owner, and `force` is false.
-        UserError: the file does not fit the sweep, or the sweep was stopped or cancelled.
-    """
-    sweep = owned_sweep(session, ref, force)
-    plan = plan_append(session, sweep, prepared)
-    show_plan(sweep, plan)
-    added = 0
-    if plan.new:
-        with progress_bar(len(plan.new), "writing trials") as progress:
-            added = append_trials(session, sweep, prepared, plan, progress=progress, warn=warn)
-    return Appended(sid=sweep.id, added=added, existing=plan.existing)
-
-
-def show_plan(sweep: SweepView, plan: AppendPlan) -> None:
-    """Print how many trials are new, how many exist already, and the first new ones."""
-    for note in plan.notes:
-        print_message(clean(note))
-    new = plan.new[:: sweep.replicates]
-    counts = f"{trials_of(len(plan.new))} to add, {plan.existing} already in the sweep"
-    print_message(f"{sweep.id}: {counts}{':' if new else ''}")
-    seeds = f"  ×{sweep.replicates} seeds" if sweep.replicates > 1 else ""
-    for params in new[:_SHOWN]:
-        print_message(f"  + {describe_set(params)}{seeds}")
-    if len(new) > _SHOWN:
-        print_message(f"  + … and {len(new) - _SHOWN} more")
-
-
-def print_appended(done: Appended, sweep: SweepView) -> None:
-    """Print how many trials were added."""
-    counts = f"{trials_of(done.added)} added; {trials_of(sweep.counts.total)} in total"
-    print_message(f"{sweep.id}: {counts} ({sweep.state})")

@@ -17,7 +17,6 @@ from hpq_producer.actions.set_limits import check_tags
 from hpq_producer.enqueue.prepare import PreparedSweep, prepare
 from hpq_producer.enqueue.reuse import Reuse
 from hpq_producer.sweepfile.load import load
-from hpq_views.targets import complete_sweep_ids
 
 Command = Callable[..., None]
 
@@ -50,10 +49,7 @@ class EnqueueOptions:
         Option(metavar="DIR", help="Directory of the code; hpq sends a snapshot to the workers."),
     ] = None
     live: Annotated[bool, Option(help="Run the code in your directory, with later edits.")] = False
-    force: Annotated[
-        bool,
-        Option(help="Allow more than 100,000 trials, or --into another user's sweep."),
-    ] = False
+    force: Annotated[bool, Option(help="Allow more than 100,000 trials.")] = False
     new: Annotated[bool, Option(help="Create a new sweep even if an identical one exists.")] = False
     tags: Annotated[
         list[str] | None, Option("--tag", help="Label for `hpq ls --tag`. Repeatable.")
@@ -65,22 +61,11 @@ class EnqueueOptions:
     any_code: Annotated[
         bool, Option(help="Let --reuse copy results of other versions of the code, too.")
     ] = False
-    into: Annotated[
-        str | None,
-        Option(
-            metavar="SWEEP",
-            help="Add the file's trials to SWEEP, except trials that it already has.",
-            autocompletion=complete_sweep_ids,
-        ),
-    ] = None
 
     def __post_init__(self) -> None:
         check_tags(self.tags or ())
         if self.any_code and not self.reuse:
             raise UserError("--any-code needs --reuse; add --reuse")
-        makes_new = self.new or self.tags or self.reuse or self.name is not None
-        if self.into is not None and makes_new:
-            raise UserError("--into excludes --new, --tag, --reuse and --name; remove them")
 
     @property
     def reused_sweeps(self) -> Reuse | None:

@@ -9,14 +9,12 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from hpq.access.session import open_session
 from hpq.domain.sweep import Launch
 from hpq.notice import print_message, warn
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.commands.make_sweep.enqueue import describe_place, describe_snapshot, show_plan
+from hpq_producer.commands.make_sweep.enqueue import describe_place, describe_snapshot
 from hpq_producer.commands.make_sweep.enqueue_options import EnqueueOptions, enqueue_options
 from hpq_producer.commands.make_sweep.set_text import describe_rest, describe_set
-from hpq_producer.enqueue.append import plan_append
 from hpq_producer.enqueue.prepare import PreparedSweep
 from hpq_producer.scaffold.template import unfilled
 from hpq_producer.sweepfile.key_types import IdleKeys
@@ -41,11 +39,9 @@ def plan(
 
     Examples:
       hpq plan sweep.yaml
-      hpq plan sweep.yaml --into digits-3f2a1
+      hpq plan sweep.yaml --count 20
     """
     prepared = options.prepare()
-    if options.into is not None:
-        return _plan_append(prepared, options.into, output)
     if output.is_data:
         return show_data(plan_record(prepared, first), output)
     spec, total = prepared.spec, prepared.spec.trials
@@ -82,18 +78,6 @@ def plan_record(prepared: PreparedSweep, first: int) -> dict[str, Any]:
         "files": list(prepared.code.manifest),
         "warnings": [warning.record() for warning in prepared.warnings],
     }
-
-
-def _plan_append(prepared: PreparedSweep, ref: str, output: Format) -> None:
-    """Print the trials that `enqueue --into` would add."""
-    with open_session() as session:
-        sweep = session.sweep(ref)
-        appended = plan_append(session, sweep, prepared)
-    if output.is_data:
-        fact = {"sweep": sweep.id, "there": appended.existing, "add": appended.new}
-        show_data(fact, output)
-    else:
-        show_plan(sweep, appended)
 
 
 def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:

@@ -28,14 +28,11 @@ from hpq.settings import Settings
 from hpq_producer.actions import steer
 from hpq_producer.actions.by_name import carry_out
 from hpq_producer.commands.make_sweep.enqueue import (
-    Appended,
-    enqueue_or_append,
-    print_appended,
+    enqueue_prepared,
     print_enqueued,
     print_owner_and_name,
 )
 from hpq_producer.commands.make_sweep.enqueue_options import EnqueueOptions, enqueue_options
-from hpq_producer.enqueue.enqueue_sweep import Enqueued
 from hpq_producer.enqueue.prepare import PreparedSweep, missing_samplers, without_gpu
 from hpq_producer.local_workers import LocalWorkers, exit_on_signals
 from hpq_views.command_output.summary_page import print_summary
@@ -140,27 +137,21 @@ def _go_on(session: Session, sweep: SweepView) -> None:
 
 def _enqueue(session: Session, prepared: PreparedSweep, options: EnqueueOptions) -> str:
     """Enqueue, or continue the unfinished sweep of the same digest; return the sweep's id."""
-    done = enqueue_or_append(session, prepared, options)
+    done = enqueue_prepared(session, prepared, options)
     sweep = session.reader.sweeps.get(done.sid)
-    if isinstance(done, Enqueued) and not done.is_new and sweep.state.is_over:
+    if not done.is_new and sweep.state.is_over:
         has = f"{sweep.state.value}, {trials_of(sweep.counts.total)}"
         print_message(
             f"{sweep.id}: {has}, with the same file, seed and code; starting another copy;"
             f" `hpq best {sweep.id}` prints the best trial of the earlier sweep"
         )
-        done = enqueue_or_append(session, prepared, replace(options, new=True))
+        done = enqueue_prepared(session, prepared, replace(options, new=True))
         sweep = session.reader.sweeps.get(done.sid)
-    if isinstance(done, Appended):
-        print_appended(done, sweep)
-    elif done.is_new:
+    if done.is_new:
         print_enqueued(session, done, sweep, prepared)
-        return sweep.id
     else:
         print_owner_and_name(session, sweep, prepared.spec.name)
         _go_on(session, sweep)
-        return sweep.id
-    if sweep.state in (SweepState.PAUSED, SweepState.HELD):
-        steer.resume(session, sweep)
     return sweep.id
 
 

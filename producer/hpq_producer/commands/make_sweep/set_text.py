@@ -1,4 +1,4 @@
-"""Describe parameter sets as text, for `hpq plan`, `hpq try` and `hpq enqueue --into`. Pure."""
+"""Describe parameter sets as text, for `hpq plan`, `hpq try` and `hpq add`. Pure."""
 
 from __future__ import annotations
 
