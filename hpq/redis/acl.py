@@ -3,8 +3,9 @@
 Each role may use only the keys of its prefix; producers and workers also RQ's keys for tickets and
 the register of workers. No role may list keys; only producers and workers run hpq's scripts.
 
-Operators' limits of owners are in PREFIX.limits, outside of PREFIX:*, since a prefix has no dot. No
-role can write them. Below Redis 7.0, which lacks the right to read only, roles can.
+Operators' limits of owners are in PREFIX.limits, outside of PREFIX:*, since a prefix has no dot. Of
+the users here, only that of the cluster file's limits can write them. Below Redis 7.0, which lacks
+the right to read only, roles can.
 """
 
 from __future__ import annotations
