@@ -29,7 +29,7 @@ from hpq.settings import Settings
 from hpq.store.worker_reader import server_memory
 from hpq_views.text.text import size, trials_of
 from hpq_views.why.pods import why_no_pod_runs
-from hpq_views.why.verdict import explain_disks, explain_files
+from hpq_views.why.verdict import explain_disks, explain_troubles
 from hpq_views.why.waiting import how_to_start
 from hpq_views.why.warn import POD_STORE
 
@@ -76,7 +76,7 @@ def _check_redis(session: Session, in_cluster: bool) -> Iterator[Finding]:
     yield from _server(session)
     yield from _workers(session, in_cluster)
     for sweep in session.reader.sweeps.get_each(session.reader.sweeps.ids(_NEWEST)):
-        for notice in explain_files(sweep) if isinstance(sweep, SweepView) else ():
+        for notice in explain_troubles(sweep, ()) if isinstance(sweep, SweepView) else ():
             yield poor(notice.code, f"{sweep.id}: {notice.text}")
 
 

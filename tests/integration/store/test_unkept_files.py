@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpq.domain.attempt import Outcome, ReportBatch
+from hpq.domain.attempt import Outcome, Reason, ReportBatch
 from hpq.domain.trial import TrialState
 from hpq.settings import read
 from hpq.store.file_garbage import FileGarbage
@@ -52,10 +52,14 @@ def test_a_sweep_counts_the_trials_whose_files_are_not_kept(
 def test_every_view_of_a_sweep_says_which_files_are_not_kept(sweep_of, take, tell, hpq) -> None:
     sid = sweep_of(1).id
     tell(take(), WHY)
-    for words in (["ls"], ["watch", sid, "--once"], ["summary", sid], ["show", sid], ["doctor"]):
+    other = sweep_of(1, "other-00000").id
+    for words in (
+        ["ls"], ["watch", sid, "--once"], ["summary", sid], ["summary", sid, other],
+        ["summary", sid, "--json"], ["show", sid], ["doctor"],
+    ):  # fmt: skip
         done = hpq(*words, COLUMNS="300")
         assert "cannot store a checkpoint: No space left" in done.stdout + done.stderr, words
-    data = json.loads(hpq("ls", "--json").stdout)[0]["files_not_kept"]
+    data = json.loads(hpq("ls", "--json").stdout)[-1]["files_not_kept"]
     assert (data["trials"], data["code"]) == (1, "checkpoint-not-kept")
 
 
@@ -73,6 +77,22 @@ def test_a_worker_tells_how_little_space_its_disk_has(
     sid = sweep_of(1).id
     take()
     monkeypatch.undo()
-    for words in (["ls"], ["watch", sid, "--once"], ["summary", sid], ["doctor"]):
+    for words in (
+        ["ls"], ["watch", sid, "--once"], ["summary", sid], ["summary", sid, "--json"], ["doctor"],
+    ):  # fmt: skip
         done = hpq(*words, COLUMNS="300")
         assert f"{tmp_path} has" in done.stdout + done.stderr, words
+
+
+def test_every_view_of_a_sweep_says_which_trial_returns_again_and_again(
+    store, who, sweep_of, take, hpq
+) -> None:
+    sid = sweep_of(1).id
+    for _ in range(3):
+        store.release(take(), Reason.STOPPING)
+    for words in (
+        ["ls"], ["watch", sid, "--once"], ["summary", sid], ["summary", sid, "--json"], ["doctor"],
+    ):  # fmt: skip
+        done = hpq(*words, COLUMNS="300")
+        assert f"hpq show {sid}/1" in done.stdout + done.stderr, words
+    assert json.loads(hpq("ls", "--json").stdout)[0]["returned"]["trial"] == 1

@@ -312,6 +312,7 @@ def print_summary_data(session: Session, sweep: SweepView, output: Format, *, to
             "ranking": [trial_record(t, sweep) for t in best],
             "trained_s": summary.total_ms / 1000,
             "of_earlier_attempts_s": summary.before_ms / 1000,
+            "needs_you": [notice.record() for notice in it.troubles],
             "winner": asdict(winner) if winner else None,
             "importance": importance if it.front else importance[summary.metric_name],
             "effects": effects if it.front else effects[summary.metric_name],
