@@ -14,7 +14,7 @@ from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import OverBudget
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.selection import Selection
-from hpq_views.text.text import clean, number, trials_of
+from hpq_views.text.text import clean, measure, trials_of
 
 if TYPE_CHECKING:
     from hpq.store.control import SweepControl
@@ -139,7 +139,7 @@ def _lost(session: Session, sweep: SweepView, lost: Sequence[TrialView]) -> str:
         also = ", the best among them," if has_best else ""
         return f"Run {len(lost)} trials of {sweep.id} again? Their results{also} are lost."
     result = lost[0].objective
-    value = "" if result is None else f" {number(result)}{' (the best)' if has_best else ''}"
+    value = "" if result is None else f" {measure(result)}{' (the best)' if has_best else ''}"
     return f"Run #{lost[0].id.number} of {sweep.id} again? Its result{value} is lost."
 
 

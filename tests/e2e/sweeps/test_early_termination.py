@@ -106,7 +106,7 @@ def test_a_target_that_is_reached_ends_the_sweep(lab) -> None:
     lab.wait_over(sid)
     sweep = lab.reader.sweeps.get(sid)
     assert (sweep.state.value, sweep.counts.finished, sweep.counts.cancelled) == ("finished", 3, 2)
-    assert "#3 has acc 0.3 >= 0.25" in lab.ok("watch", sid, "--once")
+    assert "#3 has acc 0.3000 >= 0.25" in lab.ok("watch", sid, "--once")
     assert "#3" in lab.ok("show", f"{sid}/4")
     assert lab.ok("wait", sid) is not None  # done: exit code 0
 

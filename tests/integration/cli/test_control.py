@@ -139,7 +139,7 @@ def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
     finish_one(store, who)
     silent = hpq("retry", "demo-00000/1", "demo-00000/2")
     refused(silent, "confirmation-missing", "2 trials of demo-00000", "--yes")
-    refused(hpq("retry", "demo-00000/1"), "confirmation-missing", "#1", "0.5 (the best)")
+    refused(hpq("retry", "demo-00000/1"), "confirmation-missing", "#1", "0.5000 (the best)")
     assert reader.sweeps.get("demo-00000").counts.finished == 2
     assert hpq("retry", "demo-00000/1", "--yes").returncode == 0
     assert reader.sweeps.get("demo-00000").counts.finished == 1

@@ -640,7 +640,7 @@ def test_watch_off_a_terminal_prints_a_line_an_event_and_ends_with_the_sweep(
         got = take(store, who)
         assert next_line(process) == "#1 started on w1  x=1"
         end(store, got, 0.75)
-        assert next_line(process).startswith("#1 finished acc=0.75 in ")
+        assert next_line(process).startswith("#1 finished acc=0.7500 in ")
         assert next_line(process).startswith("demo-00000  finished")
         assert process.wait(DEADLINE_S) == 0
 

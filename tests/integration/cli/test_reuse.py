@@ -82,7 +82,7 @@ def test_results_of_the_same_code_are_taken_and_say_where_they_come_from(
     line = event_line(
         told, desk.reader.trials.get(TrialId(sweep=new, number=1)), desk.reader.sweeps.get(new)
     )
-    assert line.startswith("#1 ") and f"{old}/2 acc=0.9  x=2" in line
+    assert line.startswith("#1 ") and f"{old}/2 acc=0.9000  x=2" in line
     # A third sweep names the trial that trained, not the one that took its result.
     third = desk.sweep(WIDER, "--reuse", "--new")
     assert desk.reader.trials.get(TrialId(sweep=third, number=1)).reused == f"{old}/2"
@@ -525,4 +525,4 @@ def test_a_search_that_begins_at_its_target_says_so(
     late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
     reached = late.replace("maximize", "maximize, target: 0.8") + "run_cap: 4\n"
     said = desk.put(reached, "--reuse").stderr
-    assert "#2 has acc 0.9 >= 0.8" in said and "while the sweep runs" not in said
+    assert "#2 has acc 0.9000 >= 0.8" in said and "while the sweep runs" not in said

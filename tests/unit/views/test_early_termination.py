@@ -61,7 +61,7 @@ def test_numbers_that_are_compared_are_told_apart() -> None:
 
 
 def test_what_a_target_ended_says_so() -> None:
-    assert "#7 has acc 0.95 >= 0.9" in describe_target(SWEEP)
+    assert "#7 has acc 0.9500 >= 0.9" in describe_target(SWEEP)
     cancelled = describe_early_end(trial(TrialState.CANCELLED), SWEEP)
     assert "target" in cancelled and "#7" in cancelled
     event = Event(id="1-0", what="target", trial=7, attempt=1, fields={"touched": "24"})

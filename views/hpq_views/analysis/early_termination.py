@@ -7,7 +7,7 @@ from hpq.domain.status import Event
 from hpq.domain.sweep import EarlyTerminate, Goal, SweepView, TerminationRule
 from hpq.domain.trial import Pruning, TrialState, TrialView
 from hpq.store.wire.trial import PRUNING
-from hpq_views.text.text import clean, number, trials_of
+from hpq_views.text.text import clean, measure, number, trials_of
 
 _FIRST = 4  # bands that are listed
 
@@ -68,12 +68,12 @@ def describe_prune_event(event: Event, sweep: SweepView) -> str:
 
 
 def describe_target(sweep: SweepView) -> str:
-    """Return e.g. `target reached: #7 has acc 0.91 >= 0.9`; "" if it was not reached."""
+    """Return e.g. `target reached: #7 has acc 0.9100 >= 0.9`; "" if it was not reached."""
     if sweep.reached is None or sweep.metric is None:
         return ""
     it, sign = sweep.reached, ">=" if sweep.metric.goal is Goal.MAXIMIZE else "<="
     name = clean(sweep.metric.name)
-    return f"target reached: #{it.trial} has {name} {number(it.value)} {sign} {number(it.target)}"
+    return f"target reached: #{it.trial} has {name} {measure(it.value)} {sign} {number(it.target)}"
 
 
 def describe_idle(below: float, seconds: float) -> str:

@@ -22,7 +22,7 @@ from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.follow import SweepUpdate, follow, is_over_or_held
 from hpq_views.text.console import terminal_info
 from hpq_views.text.style import Line, flow, paint, plain
-from hpq_views.text.text import clean, duration, failure_words, number
+from hpq_views.text.text import clean, duration, failure_words, measure
 from hpq_views.why.verdict import (
     explain_unreported_metric,
     front_items,
@@ -110,7 +110,7 @@ def _trial_words(event: Event, trial: TrialView, sweep: SweepView) -> list[str]:
 def _objective(fields: dict[str, str], sweep: SweepView) -> list[str]:
     if not sweep.metric or not fields.get("objective"):
         return []
-    return [f"{clean(sweep.metric.name)}={number(float(fields['objective']))}"]
+    return [f"{clean(sweep.metric.name)}={measure(float(fields['objective']))}"]
 
 
 def _end_words(
