@@ -337,9 +337,12 @@ class TrialView:
     @property
     def run_tags(self) -> tuple[str, ...]:
         """The tags that the script gives its run. Any texts."""
-        found = self.run_info.get("tags")
-        tags = found if isinstance(found, list) else []
-        return tuple(tag for tag in tags if isinstance(tag, str))
+        return self._run_texts("tags")
+
+    @property
+    def alerts(self) -> tuple[str, ...]:
+        """The last alerts of the script (`wandb.alert`), each with its level. Any texts."""
+        return self._run_texts("alerts")
 
     def axis_of(self, metric: str) -> str:
         """Return the metric against whose values the script draws another one; "": the step.
@@ -353,6 +356,11 @@ class TrialView:
         starts = (one for one in rules if one.endswith("*") and metric.startswith(one[:-1]))
         axis = rules.get(metric if metric in rules else next(starts, metric))
         return axis if isinstance(axis, str) and axis != metric else ""
+
+    def _run_texts(self, name: str) -> tuple[str, ...]:
+        found = self.run_info.get(name)
+        texts = found if isinstance(found, list) else []
+        return tuple(text for text in texts if isinstance(text, str))
 
     def _run_text(self, name: str) -> str:
         found = self.run_info.get(name)

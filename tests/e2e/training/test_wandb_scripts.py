@@ -114,6 +114,8 @@ def test_a_script_for_wandb_runs_unchanged_and_its_numbers_and_files_are_the_tri
     assert points == [(0, 1.5), (1, 1.0), (2, 0.5)]
     assert log.count("'lr' was locked by 'sweep'") == 1
     assert re.search(r"'a\[b\]'.*'a_b_'", log) and "alert: done: all of it" in log
+    assert trial.alerts == ("INFO done: all of it",)
+    assert "INFO done: all of it" in lab.ok("show", f"{sid}/1")
     assert re.search(r"'picture' is dropped", log) and log.count("watch:") == 1
     told = json.loads(lab.ok("show", f"{sid}/1", "--provenance"))["attempts"]
     assert [a["attempt"] for a in told] == [1] and "redis" in told[0]["ran_on"]["packages"]

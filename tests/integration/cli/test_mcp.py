@@ -18,7 +18,7 @@ from tests.support.constants import ROOT
 from tests.support.desk import run_here
 from tests.support.mcp_agent import Agent, connected
 from tests.support.server import Server, find_server
-from tests.support.store_calls import end, fail, report, take
+from tests.support.store_calls import beat, end, fail, report, take
 
 READING = {"list", "plan", "status", "results", "best", "show", "logs"}
 WRITING = {"enqueue", "stop"}
@@ -297,6 +297,24 @@ def test_an_answer_with_parameters_that_no_key_signed_warns(
         what = f"{sid}/1" if tool == "show" else sid
         found = reading.gets(tool, **{name: what})
         assert found["warning"]["code"] == "parameters-unverified", tool
+
+
+def test_an_alert_of_a_script_is_a_notice_of_its_trial(
+    reading: Agent,
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    place: Path,
+    env: dict[str, str],
+) -> None:
+    sid = sweep_of(1).id
+    alerts = ["WARN slow: \x1b[31mdisk"]
+    info = json.dumps({"alerts": [*alerts, 7]})
+    beat(store, who, take(store, who), 1, run_info=info)
+    assert reading.gets("results", sweep=sid)["trials"][0]["alerts"] == alerts
+    assert reading.gets("show", what=f"{sid}/1")["alerts"] == alerts
+    shown = run_here(["show", f"{sid}/1"], place, env).stdout
+    assert "WARN slow: " in shown and "\x1b" not in shown
 
 
 def test_a_call_for_a_sweep_that_is_none_has_the_id_of_the_error(reading: Agent) -> None:

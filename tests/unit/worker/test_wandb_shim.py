@@ -354,6 +354,19 @@ def test_items_of_the_config_that_begin_with_an_underscore_are_recorded(
     assert said[-1]["config"] == {"_n_updates": 3, "lr": 1}
 
 
+def test_the_last_ten_alerts_are_told_with_their_level(
+    wandb: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[dict] = []
+    monkeypatch.setattr(sys.modules["wandb._run"], "describe_run", said.append)
+    wandb.init()
+    wandb.alert("done", "all of it")
+    assert said[-1]["alerts"] == ["INFO done: all of it"]
+    for n in range(12):
+        wandb.alert("slow", f"step {n}", level=wandb.AlertLevel.WARN)
+    assert said[-1]["alerts"] == [f"WARN slow: step {n}" for n in range(2, 12)]
+
+
 def test_settings_have_known_names_and_no_methods_of_a_mapping(wandb: ModuleType) -> None:
     settings = wandb.init().settings
     for use in (lambda: dict(settings), lambda: settings.copy(), lambda: settings.model_dump()):

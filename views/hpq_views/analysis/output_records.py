@@ -141,6 +141,7 @@ def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
         "last": {name: finite(value) for name, value in trial.metrics.items()},
         "best": best_values(trial, sweep),
         "usage": dict(trial.usage),
+        **({"alerts": list(trial.alerts)} if trial.alerts else {}),
         "run_info": dict(trial.run_info),
         "step": trial.step,
         "phase": trial.phase or None,

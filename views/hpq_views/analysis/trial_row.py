@@ -63,6 +63,11 @@ class TrialRow:
         return {name: clean(text) for name, text in found.items() if text}
 
     @property
+    def alerts(self) -> str:
+        """The last alerts of the script."""
+        return clean("; ".join(self.trial.alerts))
+
+    @property
     def progress(self) -> Span:
         """What a running trial does or how long it takes, how a trial failed, else the state."""
         if self.at and (silence := self.at.silence_ms(self.trial)):

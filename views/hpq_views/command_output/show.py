@@ -147,7 +147,8 @@ def trial_lines(
     yield from _section("attempts", attempt_lines(attempts))
     yield from _facts("parameters", trial.params)
     yield from _section("metrics", _metrics(row, curves, columns))
-    info = {name: value(v) for name, v in flatten(trial.run_info).items() if name not in row.run}
+    shown = {*row.run, "alerts"}
+    info = {name: value(v) for name, v in flatten(trial.run_info).items() if name not in shown}
     yield from _section("set by the script", islice(_pairs(info), _MOST_INFO))
     yield from _section("artifacts", artifact_lines(holder or trial))
     # Package versions are in --json only: they would push the log off the screen.
@@ -167,6 +168,7 @@ def _trial_head(row: TrialRow, place: str) -> dict[str, str | Span]:
         "failed": Span(row.failed, Style.RED),
         "error": row.error,
         "!": Span(unmet, Style.YELLOW),
+        "alerts": Span(row.alerts, Style.YELLOW),
         "why": row.early_end,
         "rank": str(trial.standing or ""),
         "front": place,

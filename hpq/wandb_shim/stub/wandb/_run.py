@@ -31,6 +31,7 @@ from ._transport import (
 from .errors import Error, UsageError, check_word
 
 _PROJECT = "hpq"  # of a script that names none
+_MOST_ALERTS = 10  # the last ones, which a trial keeps
 
 
 class Run:
@@ -60,6 +61,7 @@ class Run:
         self._media = KeptMedia()
         self._saved: list[tuple[str, str]] = []  # files to be copied again at the end
         self._texts: dict[str, str] = {}  # of the summary
+        self._alerts: list[str] = []
         self._described: dict[str, Any] = {}
         self._seen: tuple[Any, ...] = ()  # what `_described` was made of
         self._is_over = False
@@ -69,12 +71,14 @@ class Run:
         """Report after an ended run of the same trial, or in turn with one that is active."""
         self._rows = Rows(send, older._rows) if older._is_over else older._rows
         self._media = older._media
+        self._alerts = older._alerts
 
     def _describe(self) -> None:
         """Send what the script has set beside numbers, if that has changed."""
         own = (self.name, self.group, self.job_type, self.project, self.notes, self.tags)
         groups = sorted(map(metric_name, self.summary._groups))
-        seen = (*map(plain, own), groups, self._rows.axes, self._texts, self.config._items)
+        others = (self._rows.axes, self._texts, self._alerts, self.config._items)
+        seen = (*map(plain, own), groups, *others)
         if seen == self._seen:  # as in most calls
             return
         self._seen = deepcopy(seen)
@@ -87,6 +91,7 @@ class Run:
             "tags": list(self.tags or ()),
             "axes": self._rows.axes,
             "groups": groups,
+            "alerts": self._alerts[-_MOST_ALERTS:],
             "summary": self._texts,
             "config": self.config._own(),
         }
@@ -318,6 +323,8 @@ class Run:
         found = getattr(level, "value", level) or "INFO"
         check_word("level", found, [one.value for one in AlertLevel])
         log_once(f"alert: {title}: {text}")
+        self._alerts.append(f"{found} {title}: {text}")
+        self._describe()
 
     def log_code(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: hpq keeps the code with the sweep (`hpq show --code`)."""
