@@ -94,7 +94,7 @@ class Bench:
 
     def pack(self, last: Sequence[str | float]) -> None:
         """Move the points into the record, with those of the last batch."""
-        library = source("stage_rows").partition("-- Stages rows")[0]
+        library = source("stage_rows").partition("-- Stages results")[0]
         call = "points().pack(read_trial(ARGV[1], ARGV[2]), {unpack(ARGV, 3)})"
         self.redis.eval(library + call, 1, "hpq", "demo-00000", 1, *last)
 

@@ -7,11 +7,12 @@ from typing import Annotated
 from typer import Argument
 
 from hpq.access.session import open_session
-from hpq.notice import print_message
 from hpq_producer.actions import set_limits as action
-from hpq_producer.commands.common_flags import Other
+from hpq_producer.commands.change.steer import print_changed
+from hpq_producer.commands.common_flags import Other, Output
 from hpq_views.analysis.limits import FIELDS
 from hpq_views.targets import owned_sweep
+from hpq_views.text.output import Format
 
 _HELP = (
     f"KEY is {', '.join(tuple(FIELDS)[:-1])} or {tuple(FIELDS)[-1]}; times are in s, m, h or d;"
@@ -22,6 +23,7 @@ _HELP = (
 def set_limits(
     changes: Annotated[list[str], Argument(metavar="[SWEEP] KEY=VALUE", help=_HELP)],
     force: Other = False,
+    output: Output = Format.TABLE,
 ) -> None:
     """Change a sweep's limits, tags and note; running trials keep the old values.
 
@@ -34,4 +36,5 @@ def set_limits(
     ref = None if "=" in changes[0] else changes[0]
     fields = action.limits(changes if ref is None else changes[1:])
     with open_session() as session:
-        print_message(action.set_limits(session, owned_sweep(session, ref, force), fields))
+        found = owned_sweep(session, ref, force)
+        print_changed(session, found.id, action.set_limits(session, found, fields), output)

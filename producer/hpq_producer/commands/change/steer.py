@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -15,12 +15,15 @@ from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import UserError
 from hpq.notice import print_message
 from hpq_producer.actions import steer
-from hpq_producer.commands.common_flags import Other, WhereExpr
+from hpq_producer.commands.common_flags import Other, Output, WhereExpr
 from hpq_views.analysis.filter import Filter
+from hpq_views.analysis.output_records import sweep_record
 from hpq_views.analysis.selection import Selection
 from hpq_views.command_output.results_table import column_names, result_columns, result_row
+from hpq_views.command_output.sweep_table import explain_waits
 from hpq_views.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
 from hpq_views.text.console import discard_stdout, show_table
+from hpq_views.text.output import Format, show_data
 from hpq_views.why.warn import print_if_edited, print_if_not_running
 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
@@ -58,34 +61,57 @@ def _sweep_missing(verb: str) -> UserError:
     return UserError(f"name the sweep to {verb}; `hpq ls` lists sweeps", code="sweep-missing")
 
 
-def pause(sweep: SweepRef = None, force: Other = False) -> None:
+def changed_record(session: Session, sid: str, line: str) -> dict[str, Any]:
+    """Return a sweep as it is after a command, as data; `done` is what the command did."""
+    sweep = session.reader.sweeps.get(sid)
+    best = session.reader.sweeps.best_objective(sweep)
+    why = explain_waits(session.reader, [sweep], session).get(sid)
+    return {"done": line, **sweep_record(sweep, best, why)}
+
+
+def print_changed(session: Session, sid: str, line: str, output: Format) -> None:
+    """Print what a command did to a sweep."""
+    if output.is_data:
+        show_data(changed_record(session, sid, line), output)
+    else:
+        print_message(line)
+
+
+def pause(sweep: SweepRef = None, force: Other = False, output: Output = Format.TABLE) -> None:
     """Start no further trial of a sweep; running trials continue.
 
     Example: hpq pause digits-3f2a1
     """
     with open_session() as session:
-        print_message(steer.pause(session, owned_sweep(session, sweep, force)))
+        found = owned_sweep(session, sweep, force)
+        print_changed(session, found.id, steer.pause(session, found), output)
 
 
-def resume(sweep: SweepRef = None, force: Other = False) -> None:
+def resume(sweep: SweepRef = None, force: Other = False, output: Output = Format.TABLE) -> None:
     """Continue a paused or held sweep.
 
     Example: hpq resume digits-3f2a1
     """
     with open_session() as session:
         found = owned_sweep(session, sweep, force)
-        print_message(steer.resume(session, found))
-        if found.counts.waits:
+        print_changed(session, found.id, steer.resume(session, found), output)
+        if found.counts.waits and not output.is_data:
             print_if_not_running(session, found.id)
 
 
-def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
+def stop(
+    sweep: SweepRef = None,
+    yes: Yes = False,
+    force: Other = False,
+    output: Output = Format.TABLE,
+) -> None:
     """Finish the running trials of a sweep; cancel its queued trials.
 
     Example: hpq stop digits-3f2a1
     """
     with open_to_end(sweep, "stop", force) as (session, found):
-        print_message(steer.stop(session, found, lambda question: confirm(question, yes)))
+        line = steer.stop(session, found, lambda question: confirm(question, yes))
+        print_changed(session, found.id, line, output)
 
 
 def cancel(
@@ -93,6 +119,7 @@ def cancel(
     where: WhereExpr = None,
     yes: Yes = False,
     force: Other = False,
+    output: Output = Format.TABLE,
 ) -> None:
     """Stop a sweep, or some of its trials, now.
 
@@ -106,27 +133,27 @@ def cancel(
     expression = Filter.of(where) if where is not None else None
     with open_to_end(ref, "cancel", force, may_mean_trials=bool(numbers)) as (session, found):
         if expression is not None and not found.state.is_over:
-            numbers = _pick(session, found, expression)
+            numbers = _pick(session, found, expression, is_shown=not output.is_data)
             if not numbers:
-                return
+                line = f"{found.id}: no queued or running trial matches; nothing was cancelled"
+                return print_changed(session, found.id, line, output)
         _, line = steer.cancel(session, found, numbers, lambda question: confirm(question, yes))
-        print_message(line)
+        print_changed(session, found.id, line, output)
 
 
 _SHOWN = 20  # trials
 
 
-def _pick(session: Session, sweep: SweepView, where: Filter) -> list[int]:
-    """List the numbers of the queued and running trials that match.
+def _pick(session: Session, sweep: SweepView, where: Filter, *, is_shown: bool) -> list[int]:
+    """Return the numbers of the queued and running trials that match; print them if `is_shown`.
 
     Raises:
         UserError: no trial has a value that the expression names.
     """
     found = Selection(reader=session.reader, sweep=sweep, where=where).trials()
     left: list[TrialView] = [t for t in found if not t.state.is_terminal]
-    if not left:
-        print_message(f"{sweep.id}: no queued or running trial matches; nothing was cancelled")
-        return []
+    if not (left and is_shown):
+        return [t.id.number for t in left]
     try:
         _show_picked(sweep, left)
     except BrokenPipeError:  # the reader of the table is done; cancel all the same
@@ -150,6 +177,7 @@ def retry(
     where: WhereExpr = None,
     yes: Yes = False,
     force: Other = False,
+    output: Output = Format.TABLE,
 ) -> None:
     """Queue failed or cancelled trials again.
 
@@ -173,7 +201,8 @@ def retry(
             state=TrialState.CANCELLED if cancelled else TrialState.FAILED,
             where=only,
         )
-        print_message(line)
+        print_changed(session, found.id, line, output)
         if touched:
             print_if_edited(session, found)
-            print_if_not_running(session, found.id)
+            if not output.is_data:
+                print_if_not_running(session, found.id)

@@ -16,6 +16,8 @@ from hpq.errors import Held, NotFound, UserError
 from hpq.notice import print_message
 from hpq.shell import shell_hint
 from hpq_producer.actions.steer import drain_worker, is_draining
+from hpq_producer.commands.common_flags import Output
+from hpq_views.text.output import Format, show_data
 from hpq_views.text.text import clean, trials_of
 
 _POLL_S = 1.0
@@ -32,6 +34,7 @@ def drain(
         float,
         Option(min=0, help="Give up waiting for running trials after this time; 0: no limit."),
     ] = 0,
+    output: Output = Format.TABLE,
 ) -> None:
     """Let workers finish their trials and claim no more; wait until they are idle.
 
@@ -52,12 +55,14 @@ def drain(
             if undo:
                 text = f"no worker is running, so no drain to undo; {start}"
                 raise NotFound(text, code="no-worker")
-            return print_message(f"no worker is running; {start}")
+            print_message(f"no worker is running; {start}")
         for worker in drained:
             print_message(drain_worker(session, worker.name, undo=undo))
-        if not undo:
+        if drained and not undo:
             _wait(session, {worker.name for worker in drained}, timeout)
             print_message(_how_to_stop(session, drained))
+    if output.is_data:
+        show_data([{"worker": one.name, "drained": not undo} for one in drained], output)
 
 
 def _select(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:

@@ -14,6 +14,7 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialView
 from hpq.errors import Forbidden
 from hpq_producer.actions.by_name import carry_out
+from hpq_producer.commands.change.steer import changed_record
 from hpq_producer.commands.inspect.best import chosen_trials
 from hpq_producer.commands.inspect.ls import read_list
 from hpq_producer.commands.inspect.show import sweep_in_full, trial_in_full
@@ -192,8 +193,9 @@ class Tools:
         """Cancel the queued trials of a sweep; the running ones finish."""
         self._refuse_reader()
         with api_session() as session:
-            line = carry_out(session, session.sweep(sweep), "stop")
-        return answer.encoded({"done": line})
+            found = session.sweep(sweep)
+            line = carry_out(session, found, "stop")
+            return answer.fitted(changed_record(session, found.id, line))
 
     def _refuse_reader(self) -> None:
         if not self.may_write:
