@@ -262,6 +262,28 @@ def test_a_trials_page_has_what_it_used_over_time(
     assert shown.messages == []
 
 
+def test_the_overlay_has_any_metric_of_a_trial_that_is_in_no_sample(
+    serve, sweep_of, begin, store: TrialStore, who: WorkerPresence, tab: Callable[..., Tab]
+) -> None:
+    count = 501  # one more than a page draws all of
+    sid = sweep_of(count).id
+    for n in range(count):
+        claim = take(store, who)
+        points = [Point(step=k, name="loss", value=n) for k in (1, 2)]
+        store.beat(claim, who, ReportBatch(seq=1, step=2, points=tuple(points)), lease_ms=LEASE)
+        end(store, claim, n / count)
+    served = serve()
+    drawn = json.loads(served.get(f"/curves/{sid}?metric=loss")[2])["n"]
+    first, second = sorted({*range(1, count + 1)} - {*drawn})[:2]
+    lines = "document.querySelector('#overlay-plot').chart?.shown?.lines.map(one => one.name)"
+    shown = served.show(tab(), f"/sweep/{sid}#{sid}?trials={sid}/{first}&over=loss")
+    shown.until(f"String({lines}) === '{sid}/{first}'")
+    shown.page.evaluate(f"location.hash = '#{sid}/{second}'")
+    shown.page.click("#trial [data-key=overlay]")
+    shown.until(f"String({lines}) === '{sid}/{first},{sid}/{second}'")
+    assert shown.messages == []
+
+
 def test_a_sweeps_page_draws_what_its_trials_used_when_it_is_chosen(
     serve, sweep_of, begin, store: TrialStore, who: WorkerPresence, tab: Callable[..., Tab]
 ) -> None:

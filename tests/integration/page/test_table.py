@@ -75,6 +75,8 @@ def test_an_expression_keeps_its_trials_as_the_terminal_does(
     shown.until(f"{NUMBERS} === '1'")
     run(0.95, 0.01)
     shown.until(f"{NUMBERS} === '5 1' || {NUMBERS} === '1 5'")
+    type_where(shown, "x > 9")
+    shown.until(f"{NUMBERS} === ''")
     type_where(shown, "")
     shown.until("document.querySelectorAll('#table tbody tr').length === 5")
     assert shown.messages == []

@@ -62,6 +62,7 @@ from hpq_views.stored_files import holder_of, open_stored
 from hpq_views.text.text import clean, clean_block
 
 _SWEEPS = 200  # at most in a list
+_CHOSEN = 100  # trials at most whose curves a page may ask for beside the sample
 _BAR = Markup('<span class="bar" title="{} ended"><i style="width:{:.0%}"></i></span>{}')
 _CHUNK_BYTES = 1 << 20
 _KEPT_S = 300.0  # a page that no tab asks for stays in memory: a tab may come back
@@ -248,9 +249,12 @@ class Dashboard:
         return HTMLResponse(sweep_page(shown, access=access, acts=not self._actions.refusal))
 
     def _curves(self, request: Request) -> Response:
-        name = request.query_params.get("metric", "")
-        data = self._data(request.path_params["sid"])
-        more = read_more(self._reader, data.sweep, data.drawn, [name])
+        """Answer the curves of a `metric`: of all trials or a sample, and of each `trial`."""
+        asked, data = request.query_params, self._data(request.path_params["sid"])
+        name, chosen = asked.get("metric", ""), {*asked.getlist("trial")[:_CHOSEN]}
+        drawn = {trial.id.number: trial for trial in data.drawn}
+        drawn |= {t.id.number: t for t in data.trials if str(t.id.number) in chosen}
+        more = read_more(self._reader, data.sweep, [*drawn.values()], [name])
         return JSONResponse(pack_curves(more[name], points=points_of(len(more[name]))))
 
     def _table(self, request: Request) -> Response:

@@ -28,8 +28,11 @@ async function load(d, name) {
   // of the dashboard, which sends a metric when it is shown, and finer than with the page
   const old = d.sets.get(name),
     isCoarse = old?.c?.per > 1 && !old.isFine && d.trials.n.length <= MANY,
-    wait = old ? REREAD - (performance.now() - (old.at ?? -REREAD)) : 0;
-  if (!S.onMetric || old?.isAsked || (old && !old.isOld && !isCoarse)) return;
+    // Of many trials, an answer has a sample and those of the overlay.
+    chosen = name === d.first ? [] : overlay.numbers(d),
+    isLacking = chosen.some((n) => old && !old.curve.has(n) && !old.chosen?.includes(n)),
+    wait = old && !isLacking ? REREAD - (performance.now() - (old.at ?? -REREAD)) : 0;
+  if (!S.onMetric || old?.isAsked || (old && !old.isOld && !isCoarse && !isLacking)) return;
   if (wait > 0) {
     old.timer ??= setTimeout(() => {
       old.timer = undefined;
@@ -39,8 +42,8 @@ async function load(d, name) {
   }
   const asked = { ...(old ?? { c: null, curve: new Map() }), isOld: false, isAsked: true };
   d.sets.set(name, asked);
-  const c = await S.onMetric(d, name).catch(() => null),
-    now = { isOld: asked.isOld || !c, isAsked: false, at: performance.now() };
+  const c = await S.onMetric(d, name, chosen).catch(() => null),
+    now = { isOld: asked.isOld || !c, isAsked: false, at: performance.now(), chosen };
   if (c) d.sets.set(name, { ...now, c, curve: unpack(c), isFine: true });
   else d.sets.set(name, { ...asked, ...now }); // a later draw asks again
   if (!c) return;

@@ -134,6 +134,12 @@ class LineChart {
     const { lines, bands = [], x, y, view = {}, height = 230 } = shown,
       width = this.box.clientWidth;
     if (!width || !window.uPlot) return 0;
+    if (!lines.length && !bands.length) {
+      // uPlot needs a series
+      this.plot?.destroy();
+      this.plot = null;
+      return 0;
+    }
     const every = lines.flatMap((one) => [one.x[0] ?? 0, one.x.at(-1) ?? 0]),
       lowX = Math.min(...every, x.low ?? 0),
       highX = Math.max(...every),

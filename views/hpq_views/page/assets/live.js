@@ -173,8 +173,9 @@ function drop(gone) {
   later();
 }
 S.link = (n) => `/sweep/${S.d.id}/${n}`;
-S.onMetric = async (d, name) => {
-  const answer = await fetch(`/curves/${d.id}?metric=${encodeURIComponent(name)}`);
+S.onMetric = async (d, name, trials) => {
+  const query = new URLSearchParams([['metric', name], ...trials.map((n) => ['trial', n])]);
+  const answer = await fetch(`/curves/${d.id}?${query}`);
   if (answer.ok) return answer.json();
 };
 S.onTable = (d, asked) => fetch(`/table/${d.id}?${asked}`);

@@ -72,6 +72,7 @@ const overlay = {
     overlay.trials = known.map(({ text }) => text);
     return known;
   },
+  numbers: (d) => overlay.chosen().flatMap((one) => (one.d === d ? [one.n] : [])),
   toggle(text) {
     const isChosen = overlay.trials.includes(text),
       others = overlay.trials.filter((one) => one !== text);
