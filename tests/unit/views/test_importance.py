@@ -161,3 +161,15 @@ def test_a_loss_over_decades_is_explained_by_what_orders_it(goal: Goal) -> None:
         found = importance_of(sweep, rows, [sign * loss for loss in losses])
         clear += found.is_clear and found.shares[0].param == "lr"
     assert clear == 5
+
+
+def test_replicates_count_as_settings() -> None:
+    rng = random.Random(0)
+    rows = [{"lr": rng.random(), "width": rng.random()} for _ in range(32)]
+    values = [10.0 * float(str(row["lr"])) for row in rows]
+    for replicates, noun in ((1, "trials"), (2, "settings")):
+        sweep = replace(_sweep("lr", "width"), replicates=replicates)
+        every = ([*rows] * replicates, values * replicates)
+        assert f" on 32 {noun}" in importance_of(sweep, *every).verdict
+        few = ([*rows[:3]] * replicates, values[:3] * replicates)
+        assert f"8 different {noun}, has 3" in importance_of(sweep, *few).verdict

@@ -77,6 +77,7 @@ class Importance:
     shares: tuple[Share, ...] = ()
     why_none: str = ""
     looked: str = ""
+    noun: str = "trial"  # what a set is called: with replicates, a setting
 
     def of_param(self, name: str) -> Share | None:
         """Return the share of a parameter; None if it is unknown."""
@@ -109,7 +110,7 @@ class Importance:
     def rests(self) -> str:
         """`R² 0.85 on 64 trials`: on what the shares rest; "" if there are none."""
         sample = f"{self.sets:,} of " if self.sets < self.of else ""
-        return f"R² {self.r2:.2f} on {sample}{self.of:,} trials" if self.shares else ""
+        return f"R² {self.r2:.2f} on {sample}{self.of:,} {self.noun}s" if self.shares else ""
 
     @property
     def negligible(self) -> frozenset[str]:
@@ -117,9 +118,13 @@ class Importance:
         return frozenset(one.param for one in self.shares if one.is_negligible)
 
 
+def _noun(sweep: SweepView) -> str:
+    return "setting" if sweep.replicates > 1 else "trial"
+
+
 def _why_none(sweep: SweepView, count: int) -> str:
     if count and count < MIN_SETS and len(sweep.varying) > 1:
-        return f"needs {MIN_SETS} different trials, has {count}"
+        return f"needs {MIN_SETS} different {_noun(sweep)}s, has {count}"
     return "fewer than 2 parameters vary" if count else "no results"
 
 
@@ -153,8 +158,8 @@ def importance_of(
         metrics = [metric.name for metric in sweep.objectives]
         place = metrics.index(sweep.metric.name) if metrics and sweep.metric else 0
         file = cache / "importance" / f"{sweep.id}{f'.{place}' if place else ''}.json"
-        basis = (__version__, "ranks", sweep.varying, sweep.method, sweep.sampler, *merged.items())
-        digest = _digest_of(basis)
+        basis = (__version__, _noun(sweep), sweep.varying, sweep.method, sweep.sampler)
+        digest = _digest_of([*basis, *merged.items()])
         if known := _kept(file, digest):
             return known
     try:
@@ -166,12 +171,15 @@ def importance_of(
     r2, shares = _permuted(numpy, forest, varying, results)
     if not r2 >= MIN_R2:  # also NaN, of results near the largest number
         words = (
-            f"unknown: the model of {count:,} trials predicts too little (R² {r2:.2f} < {MIN_R2})"
+            f"unknown: the model of {count:,} {_noun(sweep)}s predicts too little"
+            f" (R² {r2:.2f} < {MIN_R2})"
         )
         found = Importance(sets=len(rows), of=count, r2=r2, why_none=words)
     else:
         looked = _where_it_looked(sweep, shares[0].param, [params for params, _ in means])
-        found = Importance(sets=len(rows), of=count, r2=r2, shares=shares, looked=looked)
+        found = Importance(
+            sets=len(rows), of=count, r2=r2, shares=shares, looked=looked, noun=_noun(sweep)
+        )
     if file is not None:
         _keep(file, digest, found)
     return found

@@ -85,7 +85,7 @@ class Winner:
             yield "order", f"{text} {self.order_holds:.0%} of repetitions"
         if self.noise is not None:
             sd = measure(self.luck * self.noise / math.sqrt(self.replicates))
-            text = f"the best of {self.of:,} equally good trials would be about {sd} better than"
+            text = f"the best of {self.of:,} equally good settings would be about {sd} better than"
             yield "luck", f"{text} their mean by chance"
         if edges := [text for name, text in self.edges.items() if name not in negligible]:
             yield "edge", f"{', '.join(edges)}: a better value may lie beyond"
