@@ -343,6 +343,26 @@ def test_a_config_has_the_values_that_wandb_makes_of_it(
     assert wandb.init(config={"x": given}).config["x"] == kept
 
 
+def test_api_has_nan_where_hpqs_json_has_null_and_no_step_without_a_log(
+    wandb: ModuleType,
+) -> None:
+    record = {
+        "run_info": {}, "sweep": "s", "trial": 1, "state": "finished", "failure": None,
+        "param": {}, "objective": None, "started": None, "ended": None, "duration_s": 1.0,
+        "host": "h", "step": 4, "last": {"std": None, "loss": 0.5}, "artifacts": {},
+    }  # fmt: skip
+    points = [{"step": 4, "metric": "std", "value": None}]
+    sweep = SimpleNamespace(
+        id="s", entity="e", project="p", _data={"tags": []}, _points={1: points}
+    )
+    make = importlib.import_module("wandb._public_run").ApiRun
+    run = make(record, sweep)
+    assert math.isnan(run.summary["std"]) and run.summary["loss"] == 0.5
+    assert [math.isnan(row["std"]) for row in run.scan_history()] == [True]
+    silent = make({**record, "last": {}, "step": 0}, sweep)
+    assert "_step" in run.summary and "_step" not in silent.summary
+
+
 def test_items_of_the_config_that_begin_with_an_underscore_are_recorded(
     wandb: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

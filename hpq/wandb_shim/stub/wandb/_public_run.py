@@ -56,10 +56,11 @@ class ApiRun(Missing):
         self.lastHistoryStep = -1 if record["step"] is None else record["step"]
         self._values: dict[str, Any] = {
             **about.get("summary", {}),
-            **record["last"],
-            "_step": record["step"],
+            **{name: _number(value) for name, value in record["last"].items()},
             "_runtime": record["duration_s"],
         }
+        if record["last"]:  # W&B has no step of a run that logged nothing
+            self._values["_step"] = record["step"]
         self.summary_metrics = _nested(self._values, about.get("groups", ()))
         self.summary = ApiSummary(self.summary_metrics)
         self._number: int = record["trial"]
@@ -73,7 +74,7 @@ class ApiRun(Missing):
         rows: dict[int, dict[str, Any]] = {}
         for point in self.sweep._points.get(self._number, ()):
             step = point["step"]
-            rows.setdefault(step, {"_step": step})[point["metric"]] = point["value"]
+            rows.setdefault(step, {"_step": step})[point["metric"]] = _number(point["value"])
         return [rows[step] for step in sorted(rows)]
 
     def scan_history(
@@ -189,6 +190,11 @@ class ApiSummary(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(self._json_dict)
+
+
+def _number(value: float | None) -> float:
+    """Return NaN for null: hpq's JSON has no NaN and no infinite numbers."""
+    return math.nan if value is None else value
 
 
 def _nested(values: Mapping[str, Any], groups: Collection[str]) -> dict[str, Any]:
