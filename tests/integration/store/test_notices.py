@@ -132,26 +132,43 @@ def test_old_ends_cost_no_round_trip_each(
     assert reads < count and hook.posted.empty()
 
 
-def test_a_second_end_after_a_retry_is_told_too(
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_second_end_after_a_retry_and_a_second_hold_are_told_too(
     hook: Hook,
     workers: list[Notices],
     store: TrialStore,
     who: WorkerPresence,
     sweep_of: MakeSweep,
     control: SweepControl,
+    redis: Redis,
+    keys: Keys,
+    is_seen: bool,
 ) -> None:
-    sweep_of(2)
+    """Also if no worker looked while the sweep ran."""
+    sid = sweep_of(2).id
+
+    def run_on() -> None:
+        if is_seen:
+            look(workers)
+        assert hook.posted.empty()
+
     look(workers)
-    control.cancel("demo-00000", [1])
+    control.cancel(sid, [1])
+    for why in ("poor data", "no data"):
+        redis.hset(keys.sweep(sid), "held", why)
+        look(workers)
+        assert why in hook.next()
+        control.resume(sid)
+        run_on()
     end(store, take(store, who, "a"), 0.5)
     look(workers)
     assert "is finished" in hook.next()
-    control.retry("demo-00000", [1])
-    look(workers)
-    assert hook.posted.empty()
+    control.retry(sid, [1])
+    run_on()
     end(store, take(store, who, "b"), 0.25)
     look(workers)
     assert "2 of 2 finished" in hook.next()
+    look(workers)
     assert hook.posted.empty()
 
 

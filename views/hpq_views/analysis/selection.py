@@ -339,10 +339,8 @@ def _why_none(reader: StoreReader, sweep: SweepView) -> str:
     counts = sweep.counts
     last = (trial.failure for trial in reader.status(sweep.id, rows=0).recent)
     why = next((f"; {f.message}" for f in last if f and f.kind is FailureKind.UNREPORTED), "")
-    return (
-        f"no trial of {sweep.id} has a result: {counts.running} running, {counts.queued} queued, "
-        f"{counts.finished} finished, {counts.failed} failed{why}"
-    )
+    known = [f"{n:,} {state}" for state in TrialState if (n := counts.of(state))]
+    return f"no trial of {sweep.id} has a result: {', '.join(known) or 'none was chosen yet'}{why}"
 
 
 def field_of(sweep: SweepView, trial: TrialView, name: str) -> Json:

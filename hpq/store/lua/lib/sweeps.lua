@@ -2,13 +2,17 @@
 
 local PRIORITY = 1e13  -- ms, more than any time since 1970
 
--- Runs a change of a sweep that may move many trials, and settles it; returns {queue, tickets lacking}.
+local function is_at_rest(s) return is_set(s.held) or is_done(s) end
+
+-- Runs a change of a sweep that may move many trials, and settles it; returns {queue, tickets lacking}. A sweep
+-- that was held, or over, and is no more, may be so again before a worker looks: the next notice is then another.
 local function changing(s, change)
-  local before = demand(s)
+  local before, was_at_rest = demand(s), is_at_rest(s)
   change()
   save(s)
   for name, value in pairs(read_sweep(s.SID)) do s[name] = value end
   settle(s, before)
+  if was_at_rest and not is_at_rest(s) then redis.call('DEL', key('notice', s.SID)) end
   return {s.queue, tickets(s)}
 end
 
