@@ -233,6 +233,16 @@ def test_a_view_reads_results_and_workers_once(
     assert calls["live"] <= max(1, words.count("demo-"))
 
 
+def test_a_sweep_without_results_counts_its_trials_in_all_states(
+    desk: Desk, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, control: SweepControl
+) -> None:
+    sid = sweep_of(5).id
+    fail(store, take(store, who), "no")
+    assert "4 queued, 1 failed" in desk.hpq("best", sid).stderr
+    control.cancel(sid)
+    assert "1 failed, 4 cancelled" in desk.hpq("best", sid).stderr
+
+
 def test_what_is_read_and_what_is_computed_are_one_order(
     reader: StoreReader, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:

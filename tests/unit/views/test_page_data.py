@@ -169,6 +169,24 @@ def test_the_order_of_settings_is_in_the_data_and_replicates_share_a_place() -> 
     assert [place.setting for place in places] == [1, 1, 2, 2, 3, 3]
 
 
+def test_a_patch_of_several_metrics_has_what_changed_and_what_met_the_front() -> None:
+    """One trial that dominates nearly all others moves them, too."""
+    old = made_front(40)
+    best = {"val_acc": 0.95, "latency_ms": 11.0, "peak_gb": 1.0}
+    trials = [replace(t, metrics=best) if t.id.number == 7 else t for t in old.trials]
+    new = replace(of_trials(trials, {}, sid="nas-5c1d2", metric="val_acc"), status=old.status)
+    assert old.front is not None and new.front is not None
+    gone = {*old.front.numbers} ^ {*new.front.numbers}
+    assert len(gone) > 5
+    before, after = encode_standing(old), encode_standing(new)
+    for name, moves in encode_moves(new, [7, *gone]).items():
+        assert {*moves["moved"]} == {7, *gone}
+        rest = [n for n in before[name]["n"] if n not in moves["moved"]]
+        for first, place in zip(moves["moved"], moves["to"], strict=True):
+            rest.insert(place, first)
+        assert rest == after[name]["n"] != before[name]["n"]
+
+
 def test_a_patch_has_the_places_of_changed_settings_only() -> None:
     data = made(SETS_OF_ARTICLE[:6])
     values = (0.875, 0.125, 0.75, 0.5, 0.625, 0.75)

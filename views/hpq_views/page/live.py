@@ -111,6 +111,7 @@ class LiveSweep(Polled):
         self._first = 0  # the oldest moment that a patch can bring up to date; 0: nothing was read
         self._changed_ms = 0  # the newest moment with a change
         self._changed: dict[int, int] = {}  # the same of each trial that changed since the first
+        self._moved: dict[int, int] = {}  # the same of those that came to a front or left it
         self._event = ""  # the newest that was read
         self._computed_s = 0.0
 
@@ -145,6 +146,8 @@ class LiveSweep(Polled):
         if numbers or events:
             self._changed_ms = self.data.status.at_ms
             self._changed.update(dict.fromkeys(numbers, self._changed_ms))
+            fronts = [set(one.front.numbers if one.front else ()) for one in (old, self.data)]
+            self._moved.update(dict.fromkeys(fronts[0] ^ fronts[1], self._changed_ms))
         began = not any(t.params for t in old.trials) and any(t.params for t in self.data.trials)
         varying = self.data.sweep.varying != old.sweep.varying
         if began or varying or self.data.is_log != old.is_log:  # the axes change
@@ -164,9 +167,11 @@ class LiveSweep(Polled):
             return {"reset": True}
         if at >= self._changed_ms:
             return None
-        return self._patch([t for t in self.data.trials if self._changed.get(t.id.number, 0) > at])
+        moved = [number for number, ms in self._moved.items() if ms > at]
+        changed = [t for t in self.data.trials if self._changed.get(t.id.number, 0) > at]
+        return self._patch(changed, moved)
 
-    def _patch(self, trials: Sequence[TrialView]) -> dict[str, Any]:
+    def _patch(self, trials: Sequence[TrialView], moved: Sequence[int]) -> dict[str, Any]:
         """Return trials with their curves, and the first screen."""
         data = self.data
         curves = {t.id.number: data.curves.get(t.id.number, ()) for t in trials}
@@ -174,7 +179,7 @@ class LiveSweep(Polled):
             "at": data.status.at_ms,
             "winner": data.winner.trial if data.winner else 0,
             "names": [clean(name) for name in data.names],
-            "standing": encode_moves(data, [t.id.number for t in trials]),
+            "standing": encode_moves(data, [*moved, *(t.id.number for t in trials)]),
             "scale": encode_scale(data),
             "objectives": encode_objectives(data),
             "metrics": data.metrics,

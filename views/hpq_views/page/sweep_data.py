@@ -264,24 +264,24 @@ def encode_standing(data: SweepData) -> dict[str, Any]:
 
 
 def encode_moves(data: SweepData, changed: Iterable[int]) -> dict[str, Any]:
-    """Return the new places of the settings of changed trials, from 0; -1 without a result.
+    """Return the new places of the settings of these trials, from 0; -1 without a result.
 
-    The others keep their order, so that a page needs no more. Of several metrics, a trial on the
-    front moves others, and the whole order is sent.
+    They changed, or came to the front of several metrics or left it. The others keep their order.
     """
-    if data.sweep.objectives:
-        return encode_standing(data)
-    ((name, whole),) = encode_standing(data).items()
-    places = {first: place for place, first in enumerate(whole["n"])}
     firsts = sorted({first_of_set(data.sweep, number) for number in changed})
-    firsts.sort(key=lambda first: places.get(first, -1))
+    return {name: _moves(whole, firsts) for name, whole in encode_standing(data).items()}
+
+
+def _moves(whole: Mapping[str, Any], moved: Sequence[int]) -> dict[str, Any]:
+    places = {first: place for place, first in enumerate(whole["n"])}
+    firsts = sorted(moved, key=lambda first: places.get(first, -1))
     columns = {
         column: [some[places[first]] if first in places else None for first in firsts]
         for column, some in whole.items()
         if column not in ("n", "of")
     }
-    moved = {"moved": firsts, "to": [places.get(first, -1) for first in firsts]}
-    return {name: {**moved, "of": whole["of"], **columns}}
+    to = [places.get(first, -1) for first in firsts]
+    return {"moved": firsts, "to": to, "of": whole["of"], **columns}
 
 
 def _by_metric(data: SweepData, metric: Metric) -> Standings:

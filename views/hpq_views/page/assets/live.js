@@ -42,7 +42,7 @@ function apply(d, patch) {
   d.winner = patch.winner;
   d.scale = patch.scale;
   for (const [name, now] of Object.entries(patch.standing))
-    d.standing[name] = now.n ? now : reordered(d.standing[name], now);
+    d.standing[name] = reordered(d.standing[name], now);
   d.metrics = patch.metrics;
   d.by = patch.by;
   d.system = patch.system;
