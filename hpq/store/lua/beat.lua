@@ -47,7 +47,7 @@ if reports().is_new(t, args) then
   local drops_points = reports().take_batch(s, t, args, rule, full)
   reports().add_points(t, args, drops_points)
 end
-if rule then early().judge_again(t, rule) end
+if rule then early_termination().judge_again(t, rule) end
 save(s)
 save(t)
 return {(t.stop == 'stop' or t.stop == 'prune') and t.stop or 'ok'}

@@ -163,7 +163,7 @@ local function commit()
   settle(s, before)
   if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
   if rule and is_complete and objective ~= '' and not args.infeasible then  -- a result from a worker's disk arrives without its reports
-    early().stop_at_target(s, t, rule, objective)
+    early_termination().stop_at_target(s, t, rule, objective)
     save(s)
     save(t)
   end

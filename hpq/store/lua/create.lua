@@ -60,7 +60,7 @@ sharing().bound_code()
 settle(s, 0)  -- if nothing fits its budget, no worker starts that would hold it
 for i = 1, #results, 2 do
   local result = cjson.decode(results[i + 1])
-  if rule and not result.infeasible then early().stop_at_target(s, reused[i], rule, result.objective) end
+  if rule and not result.infeasible then early_termination().stop_at_target(s, reused[i], rule, result.objective) end
   save(reused[i])
 end
 save(s)

@@ -113,7 +113,7 @@ local function take_batch(s, t, batch, rule, full)
   if batch.usage and not full then points().keep_usage(t, batch.usage) end
   for i = 3, #ARGV, 3 do
     set(t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
-    if rule and ARGV[i + 1] == rule.metric then early().log_value(s, t, rule, ARGV[i], ARGV[i + 2]) end
+    if rule and ARGV[i + 1] == rule.metric then early_termination().log_value(s, t, rule, ARGV[i], ARGV[i + 2]) end
   end
   return full
 end
