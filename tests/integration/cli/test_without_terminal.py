@@ -37,6 +37,7 @@ DATA = {
     "results": "results {sid}",
     "workers": "workers",
     "wait": "wait {sid} --timeout 0",
+    "add": "add {sid} --count 1",
     "pause": "pause {sid}",
     "resume": "resume {sid}",
     "stop": "stop {sid} --yes",
