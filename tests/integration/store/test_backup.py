@@ -182,6 +182,12 @@ def test_a_copy_becomes_the_data_of_a_server_without_sweeps_and_of_no_other(
     restored.redis.set("newer", "1")
     restored.start(copy)
     assert "refused.rdb" in restored.left() and restored.redis.get("newer") == "1"
+    restored.redis.flushall()
+    marked = tmp_path / "marked"
+    marked.write_bytes(copy.read_bytes() + b"e" * 40)
+    restored.start(marked)
+    assert restored.redis.exists("hpq:sweeps") and not restored.redis.exists("newer")
+    restored.redis.set("newer", "1")
     restored.redis.bgrewriteaof()
     restored.start()
     assert restored.redis.get("newer") == "1" and restored.redis.exists("hpq:sweeps")
