@@ -21,8 +21,8 @@ from hpq.store.wire.trial import encode_new
 from hpq_views.text.screen import DrawnLines
 from hpq_views.text.style import TerminalInfo
 from hpq_views.watch.frame import render
+from hpq_views.watch.keys import View
 from hpq_views.watch.scene import SceneReader
-from hpq_views.watch.view import View
 
 _SMALL, _LARGE = 100, 100_000
 _RUNNING, _CURVES = 16, 60  # running trials, and ended ones with a curve

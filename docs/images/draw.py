@@ -19,8 +19,8 @@ from hpq_views.page.sweep_data import SweepData
 from hpq_views.text.screen import DrawnLines
 from hpq_views.text.style import TerminalInfo
 from hpq_views.watch.frame import render
+from hpq_views.watch.keys import View, reduce
 from hpq_views.watch.scene import Detail, Scene
-from hpq_views.watch.view import View, reduce
 from tests.support.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from functools import cache
 from typing import NamedTuple
 
-from hpq.domain.metric_check import QUALIFIERS, spellings
+from hpq.domain.metric_spelling import QUALIFIERS, spellings
 
 _SPACES = "\u00a0\u2009\u202f"  # no-break, thin and narrow no-break space
 _GROUPS_BY = (",", "_", "'’", _SPACES)

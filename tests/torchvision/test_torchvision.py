@@ -32,7 +32,7 @@ from torchvision import datasets
 from hpq.datasets import CIFAR10_CLASSES, find
 from hpq.errors import DataMissing
 from hpq_worker.trainers import data, download
-from hpq_worker.trainers.formats import decode
+from hpq_worker.trainers.dataset_formats import decode
 from tests.support.constants import ROOT
 from tests.support.data_files import mnist_files
 

@@ -1,5 +1,6 @@
 """Read a training script's options and the metrics that it reports, without running it.
 
+Options are those of argparse (argparse_options.py) and reads of wandb.config (wandb_options.py).
 Metrics are found in wandb.log({...}), hpq.report({...}), trial.report({...}), Lightning's
 self.log("name", …), monitor="val_loss" of a callback, and prints of `name=number`.
 """

@@ -16,8 +16,8 @@ from hpq.domain.attempt import WorkerPresence
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_views.text.style import TerminalInfo
+from hpq_views.watch.keys import View
 from hpq_views.watch.scene import SceneReader
-from hpq_views.watch.view import View
 from hpq_views.why import pods
 from hpq_views.why.pods import PodReasons
 from tests.support.desk import Desk

@@ -14,8 +14,8 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_views.text.style import TerminalInfo
+from hpq_views.watch.keys import View
 from hpq_views.watch.scene import SceneReader
-from hpq_views.watch.view import View
 from tests.conftest import MakeSweep
 from tests.support.store_calls import LEASE, beat, end, fail, report, take
 

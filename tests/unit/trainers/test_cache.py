@@ -21,7 +21,7 @@ import torch
 
 from hpq_worker.trainers import data
 from hpq_worker.trainers.data import decoded
-from hpq_worker.trainers.formats import Arrays
+from hpq_worker.trainers.dataset_formats import Arrays
 from tests.support.constants import DEADLINE_S
 from tests.support.pickles import Runs
 

@@ -25,7 +25,7 @@ from hpq.datasets import CIFAR10_CLASSES, find
 from hpq.errors import DataMissing
 from hpq_worker.trainers import data
 from hpq_worker.trainers.data import decoded
-from hpq_worker.trainers.formats import Arrays, decode
+from hpq_worker.trainers.dataset_formats import Arrays, decode
 
 pytestmark = pytest.mark.torch
 

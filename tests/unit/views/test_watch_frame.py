@@ -25,9 +25,9 @@ from hpq_views.text.charts import Scale
 from hpq_views.text.style import TerminalInfo, paint
 from hpq_views.text.text import to_ascii, width
 from hpq_views.watch.frame import LEAST_COLUMNS, LEAST_ROWS, _scale_title, render
+from hpq_views.watch.keys import Act, Mode, View, reduce
 from hpq_views.watch.scene import Detail, Scene
 from hpq_views.watch.trial_columns import shown_names
-from hpq_views.watch.view import Act, Mode, View, reduce
 from hpq_views.why.verdict import needed_actions
 from hpq_views.why.waiting import explain_waiting
 from tests.support.golden import Golden

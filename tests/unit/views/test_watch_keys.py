@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpq_views.text.screen import key_names
-from hpq_views.watch.view import Act, Mode, Seen, View, reduce, show_from
+from hpq_views.watch.keys import Act, Mode, Seen, View, reduce, show_from
 
 SEEN = Seen(total=1000, page=10, numbers=tuple(range(101, 111)), names=("lr", "width"))
 START = View(sweep="demo", seen=SEEN)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpq.domain.attempt import REASON_WORDS, curve_points
 from hpq.domain.durations import iso
-from hpq.domain.metric_check import metric_warning
+from hpq.domain.metric_spelling import metric_warning
 from hpq.domain.sweep import AppendedFile, Metric, SweepView
 from hpq.domain.trial import FailureKind, Params, Point, TrialView, flatten
 from hpq.notice import Notice, plural

@@ -2,7 +2,7 @@
 
 A frame is drawn from one bounded scene, so it costs the same for ten trials and for 100,000. It is
 drawn anew on a key, a lifecycle event or a new size, at most four times a second, and each second
-for the times and curves in it.
+for the times and curves in it. What each key does is in keys.py.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from hpq_views.text.style import Line, Span, Style, TerminalInfo
 from hpq_views.text.text import clean, duration
 from hpq_views.watch.event_log import Leave, print_lines, say_verdict
 from hpq_views.watch.frame import render
+from hpq_views.watch.keys import Act, Mode, View, reduce
 from hpq_views.watch.scene import Scene, SceneReader
-from hpq_views.watch.view import Act, Mode, View, reduce
 
 Q = TypeVar("Q")
 T = TypeVar("T")

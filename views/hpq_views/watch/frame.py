@@ -21,6 +21,7 @@ from hpq_views.text.charts import Scale, buckets, curve, curve_scale, plot
 from hpq_views.text.style import Line, Span, Style, TerminalInfo, fold
 from hpq_views.text.tables import Column, Layout, lay
 from hpq_views.text.text import clean, duration, measure, rounded, trials_of, width
+from hpq_views.watch.keys import Mode, Seen, View, position, show_from
 from hpq_views.watch.scene import Scene
 from hpq_views.watch.trial_columns import (
     curve_widths,
@@ -28,7 +29,6 @@ from hpq_views.watch.trial_columns import (
     trial_cells,
     trial_columns,
 )
-from hpq_views.watch.view import Mode, Seen, View, position, show_from
 from hpq_views.why.verdict import front_items, needed_actions, note_lines, status_lines
 
 _LONGEST = 5  # lines of what needs the user

@@ -28,7 +28,7 @@ from hpq_views.command_output.show import trial_lines
 from hpq_views.command_output.sweep_table import SweepList, read_sweeps
 from hpq_views.stored_files import holder_of
 from hpq_views.text.style import Line, TerminalInfo
-from hpq_views.watch.view import View
+from hpq_views.watch.keys import View
 from hpq_views.why.waiting import explain_waiting
 
 _KEPT = 400  # trials whose rows and curves are kept

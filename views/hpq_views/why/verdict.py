@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from hpq.domain.metric_check import metric_warning
+from hpq.domain.metric_spelling import metric_warning
 from hpq.domain.status import SweepStatus, Worker, event_ms
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView

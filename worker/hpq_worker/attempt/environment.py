@@ -2,6 +2,7 @@
 
 Locally a program inherits the environment without hpq's secrets. In a pod it gets an allow-list and
 the names of the sweep's pass_env that HPQ_PASS_ENV permits. Mounted secret files stay readable.
+CUDA_VISIBLE_DEVICES is that of the worker (process/devices.py).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from hpq.domain.metric_check import missing_metric
+from hpq.domain.metric_spelling import missing_metric
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.reporting import MAX_NAMES, bounded

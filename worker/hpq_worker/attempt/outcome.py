@@ -1,6 +1,6 @@
 """Decide the outcome of an attempt from why it was halted, how it ended and what it reported.
 
-Pure functions.
+Pure functions. A last value that is NaN or infinite is a failure of the kind `diverged`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.metric_check import near_miss
+from hpq.domain.metric_spelling import near_miss
 from hpq.domain.printed_line import Unread, mentions, metrics_in_text
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Failure, FailureKind, TrialState, short

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from hpq.domain.attempt import ReportBatch, curve_points
-from hpq.domain.metric_check import ENOUGH_REPORTS, near_miss
+from hpq.domain.metric_spelling import ENOUGH_REPORTS, near_miss
 from hpq.domain.sweep import Metric, ObjectiveValue
 from hpq.domain.trial import Checkpoint, Point, UsageCurves
 from hpq.notice import Notice

@@ -1,4 +1,7 @@
-"""Assign the GPUs of this machine to slots."""
+"""Assign the GPUs of this machine to slots, and refuse to start with fewer than asked for.
+
+supervisor.py starts one worker process per slot with its CUDA_VISIBLE_DEVICES.
+"""
 
 from __future__ import annotations
 

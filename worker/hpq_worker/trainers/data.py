@@ -27,7 +27,7 @@ from hpq.errors import BadParams, DataMissing
 from hpq.private_files import make_private
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
-from hpq_worker.trainers.formats import Array, Arrays, decode
+from hpq_worker.trainers.dataset_formats import Array, Arrays, decode
 from hpq_worker.trainers.step import Batch
 
 VERSION = 2  # of what decoding makes of the same files

@@ -10,7 +10,7 @@ from typer import Option
 
 from hpq.access.session import Session, open_session
 from hpq.domain.budget import Budget
-from hpq.domain.metric_check import metric_warning
+from hpq.domain.metric_spelling import metric_warning
 from hpq.domain.status import UnreadableSweep, Worker
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import short

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from hpq.access.session import Session, open_session
 from hpq.code.signing import is_signed, key_of, keys_apart
 from hpq.domain.durations import iso
-from hpq.domain.metric_check import metric_warning
+from hpq.domain.metric_spelling import metric_warning
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Params, Point, TrialId, TrialView
 from hpq.errors import UserError

@@ -24,8 +24,8 @@ from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import paint
 from hpq_views.watch.app import watch_sweep
 from hpq_views.watch.frame import render
+from hpq_views.watch.keys import View
 from hpq_views.watch.scene import SceneReader
-from hpq_views.watch.view import View
 from hpq_views.why.verdict import exit_code, needed_actions, time_left
 from hpq_views.why.waiting import explain_waiting
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpq.domain.metric_check import metric_warning, near_miss
+from hpq.domain.metric_spelling import metric_warning, near_miss
 from hpq.domain.sweep import Metric
 from hpq.domain.trial import Failure, FailureKind, TrialState, TrialView
 from hpq_views.analysis.trial_row import TrialRow
