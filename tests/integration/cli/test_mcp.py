@@ -21,7 +21,7 @@ from tests.support.server import Server, find_server
 from tests.support.store_calls import beat, end, fail, report, take
 
 READING = {"list", "plan", "status", "results", "best", "show", "logs"}
-WRITING = {"enqueue", "stop"}
+WRITING = {"enqueue", "add", "stop"}
 SWEEP = """\
 program: train.py
 method: grid
@@ -103,6 +103,7 @@ def test_a_server_changes_nothing_without_allow_writes(
     assert reading.gets("plan", file="sweep.yaml")["trials"] == 3
     assert reading.refusal("enqueue", file="sweep.yaml", count=1) == "forbidden"
     assert reading.refusal("stop", sweep=sid) == "forbidden"
+    assert reading.refusal("add", sweep=sid, count=1) == "forbidden"
     assert reader.sweeps.ids() == [sid] and reader.sweeps.get(sid).counts.queued == 3
 
 
@@ -297,6 +298,30 @@ def test_an_answer_with_parameters_that_no_key_signed_warns(
         what = f"{sid}/1" if tool == "show" else sid
         found = reading.gets(tool, **{name: what})
         assert found["warning"]["code"] == "parameters-unverified", tool
+
+
+def test_an_agent_adds_trials_inside_the_space_of_a_sweep_only(
+    writing: Agent, redis: Redis, reader: StoreReader, place: Path, env: dict[str, str]
+) -> None:
+    text = SWEEP.replace("grid", "random") + "  lr: {min: 0.1, max: 0.5}\nrun_cap: 2\n"
+    (place / "root" / "drawn.yaml").write_text(text)
+    sid = run_here(["enqueue", "drawn.yaml"], place / "root", env).stdout.strip()
+    inside = {"x": 2, "lr": 0.25}
+    done = writing.gets("add", sweep=sid, sets=[inside])
+    assert (len(done["added"]), done["outside"], done["exists"]) == (1, [], [])
+    again = writing.gets("add", sweep=sid, sets=[inside])
+    assert again["added"] == [] and again["exists"][0]["params"] == inside
+    many = [{"x": 1, "lr": 0.1 + n / 10_000} for n in range(1, 3_001)]
+    assert writing.gets("add", sweep=sid, sets=many)["added"][0] == done["added"][0] + 1
+    total = reader.sweeps.get(sid).counts.total
+    for wrong in ({"x": 9, "lr": 0.25}, {"x": 2, "lr": 0.9}, {"x": "/bin/sh", "lr": 0.2}, {"x": 2}):
+        assert writing.refusal("add", sweep=sid, sets=[wrong]), wrong
+    assert writing.refusal("add", sweep=sid, sets=[{**inside, "command": "sh"}])
+    assert reader.sweeps.get(sid).counts.total == total
+    (place / "root" / "list.yaml").write_text("- hyperparam_set: {x: 1}\n")
+    words = ["enqueue", "list.yaml", "--set", "program=train.py"]
+    listed = run_here(words, place / "root", env).stdout.strip()
+    assert writing.refusal("add", sweep=listed, sets=[{"x": 2}]) == "forbidden"
 
 
 def test_an_alert_of_a_script_is_a_notice_of_its_trial(

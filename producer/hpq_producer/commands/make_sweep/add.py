@@ -91,7 +91,7 @@ def _report(session: Session, sweep: SweepView, done: Added, output: Format) -> 
     """Print the new trials on stdout; the rest on stderr, or all as data."""
     sweep = session.reader.sweeps.get(sweep.id)
     if output.is_data:
-        show_data(_record(sweep, done), output)
+        show_data(added_record(sweep, done), output)
         return
     for note in done.notes:
         print_message(clean(note))
@@ -120,7 +120,8 @@ def _described(sweep: SweepView, trial: TrialView) -> str:
     return f"#{trial.id.number} {describe_set(trial.params)}, {trial.state}{result}"
 
 
-def _record(sweep: SweepView, done: Added) -> dict[str, object]:
+def added_record(sweep: SweepView, done: Added) -> dict[str, object]:
+    """Return the new trials, and those that the sweep had, as data."""
     existing = [
         {
             "trial": trial.id.number,

@@ -18,6 +18,7 @@ _ENVELOPE = 600  # what a page has beside its records
 _STATE = 2_000  # of a sweep's state beside its events
 _PIECE = 3_000  # of a text that is read piece by piece
 # Lengths of texts, and numbers of items of lists and mappings, that are tried in turn.
+_DEEPEST = 5  # levels of lists and mappings that a cut value keeps
 _STEPS = ((1_500, 100), (500, 50), (200, 20), (80, 10), (40, 5), (20, 2), (10, 1))
 
 
@@ -35,26 +36,44 @@ def _shortened(record: Mapping[str, Any], more: str, most: int) -> dict[str, Any
     whole = dict(record)
     if len(encoded(whole)) <= most:
         return whole
+    about = {"cut": more} if more else {}
     for longest, items in _STEPS:
-        found = {name[:40]: _cut(value, longest, items) for name, value in whole.items()}
-        found |= {"cut": more} if more else {}
+        found = {_text(name, 40): _cut(value, longest, items) for name, value in whole.items()}
+        found |= about
         if len(encoded(found)) <= most:
-            break
+            return found
+    while len(encoded(found)) > most:  # too many values
+        for name in [*found][len(found) // 2 :]:
+            del found[name]
+        found |= about
     return found
 
 
-def _cut(value: Any, longest: int, items: int) -> Any:
+def _text(text: str, longest: int) -> str:
+    """Return the beginning of a text; less of one whose characters are escaped in JSON."""
+    while len(encoded(text)) > 2 * longest or len(text) > longest:
+        text = text[: min(longest, len(text) // 2)]
+    return text
+
+
+def _cut(value: Any, longest: int, items: int, depth: int = 0) -> Any:
     if isinstance(value, str):
-        rest = len(value) - longest
-        return f"{value[:longest]}… ({rest} more characters)" if rest > 0 else value
-    if isinstance(value, list | tuple):
-        first = [_cut(one, longest, items) for one in value[:items]]
-        return [*first, f"… {len(value) - items} more"] if len(value) > items else first
+        first = _text(value, longest)
+        rest = len(value) - len(first)
+        return f"{first}… ({rest} more characters)" if rest else value
+    if not isinstance(value, list | tuple | Mapping):
+        return value
+    if depth == _DEEPEST:
+        return "…"
     if isinstance(value, Mapping):
         pairs = islice(value.items(), items)
-        kept = {str(name)[: max(longest, 20)]: _cut(one, longest, items) for name, one in pairs}
+        kept = {
+            _text(str(name), max(longest, 20)): _cut(one, longest, items, depth + 1)
+            for name, one in pairs
+        }
         return kept | ({"…": f"{len(value) - items} more"} if len(value) > items else {})
-    return value
+    some = [_cut(one, longest, items, depth + 1) for one in value[:items]]
+    return [*some, f"… {len(value) - items} more"] if len(value) > items else some
 
 
 def page(

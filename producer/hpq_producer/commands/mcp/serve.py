@@ -29,7 +29,7 @@ def mcp(
         Path, Argument(metavar="DIR", help="Directory of the sweep files and their code.")
     ] = Path("."),
     allow_writes: Annotated[
-        bool, Option("--allow-writes", help="Let the agent enqueue files below DIR, and stop.")
+        bool, Option("--allow-writes", help="Let the agent enqueue files below DIR, add, and stop.")
     ] = False,
     skill: Annotated[
         bool, Option("--skill", help="Print a skill for agents with a shell, and end.")
@@ -38,7 +38,8 @@ def mcp(
     """Serve the Model Context Protocol to an agent, on stdin and stdout.
 
     The agent sees your sweeps: list, plan, status, results, best, show and logs. With
-    --allow-writes it also enqueues sweep files below DIR whose code is below DIR, and stops sweeps.
+    --allow-writes it also enqueues sweep files below DIR whose code is below DIR, adds trials
+    inside the space of a sweep, and stops sweeps.
 
     Examples:
       claude mcp add hpq -- hpq mcp ~/experiments
@@ -48,7 +49,7 @@ def mcp(
     if skill:
         print(_SKILL.read_text("utf-8"), end="")
         return
-    place = root.resolve()
+    place = root.expanduser().resolve()  # no shell expands the words of a client's file
     if not place.is_dir():
         raise UserError(f"{root} is not a directory; name one", code="file-not-found")
     if place == Path(place.anchor):
@@ -81,6 +82,7 @@ def _server(place: Path, may_write: bool) -> Any:
     for tool in tools.reading():
         _add(server, types, tool, reads)
     _add(server, types, tools.enqueue, adds)
+    _add(server, types, tools.add, adds)
     _add(server, types, tools.stop, ends)
     return server
 

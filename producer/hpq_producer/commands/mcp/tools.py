@@ -19,10 +19,12 @@ from hpq_producer.commands.inspect.best import chosen_trials
 from hpq_producer.commands.inspect.ls import read_list
 from hpq_producer.commands.inspect.show import sweep_in_full, trial_in_full
 from hpq_producer.commands.inspect.wait import end_record, judged_trials
+from hpq_producer.commands.make_sweep.add import added_record
 from hpq_producer.commands.make_sweep.enqueue import enqueued_record
 from hpq_producer.commands.make_sweep.plan import plan_record
 from hpq_producer.commands.mcp import answer
 from hpq_producer.commands.mcp.root import Root
+from hpq_producer.enqueue.add import SetReader, add_sets
 from hpq_producer.enqueue.enqueue_sweep import enqueue_sweep
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.output_records import trial_record
@@ -30,7 +32,7 @@ from hpq_views.analysis.selection import Selection, refuse_altered
 from hpq_views.analysis.winner_evidence import MOST_JUDGED, judge_winner
 from hpq_views.command_output.logs import log_text
 from hpq_views.follow import wait_until_over
-from hpq_views.targets import find_target, find_trial
+from hpq_views.targets import find_target, find_trial, owned_sweep
 from hpq_views.watch.event_log import lines_since
 
 _SETS = 5  # parameter sets of a plan
@@ -188,6 +190,36 @@ class Tools:
             record = enqueued_record(done, session.reader.sweeps.get(done.sid))
         record["warnings"] = [warning.record() for warning in prepared.warnings]
         return answer.fitted(record, "plan has all warnings")
+
+    def add(
+        self,
+        sweep: Sweep,
+        sets: Annotated[
+            list[dict[str, Any]] | None,
+            Field(description="Parameters of each trial, inside the space of the sweep."),
+        ] = None,
+        count: Annotated[
+            int | None, Field(description="Draw N further trials of the sweep instead.", ge=1)
+        ] = None,
+    ) -> str:
+        """Add trials to a sweep, which runs its own code; an ended one opens again.
+
+        `exists` are trials of these sets that the sweep has; they are not added again.
+        """
+        self._refuse_reader()
+        with api_session() as session:
+            found = owned_sweep(session, sweep, False)
+            if not found.search:
+                text = (
+                    f"{found.id} has no ranges or choices that bound what an agent adds; ask the"
+                    f" user to run `hpq add {found.id}`"
+                )
+                raise Forbidden(text, code="forbidden")
+            reader = SetReader(session, found)
+            new = reader.mappings(sets or []) if count is None else reader.draws(count)
+            done = add_sets(session, found, new, reader.signer)
+            record = added_record(session.reader.sweeps.get(found.id), done)
+        return answer.fitted(record, "results has the trials")
 
     def stop(self, sweep: Sweep) -> str:
         """Cancel the queued trials of a sweep; the running ones finish."""
