@@ -14,6 +14,7 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_views.text.style import TerminalInfo
+from hpq_views.watch.app import Search, matching
 from hpq_views.watch.keys import View
 from hpq_views.watch.scene import SceneReader
 from tests.conftest import MakeSweep
@@ -127,6 +128,10 @@ def test_watch_has_a_row_for_each_setting_and_one_for_each_run_without_a_result(
     whole = [t.id for t in shown.rows]
     parts = [scenes.read(replace(view, top=n), TerminalInfo(rows=1)).rows for n in range(4)]
     assert [t.id for rows in parts for t in rows] == whole[:4]
+    sweep = reader.sweeps.get(sid)
+    assert matching(reader, sweep, Search("best", "acc > 0.55")) == [4, 10, 1]
+    assert matching(reader, sweep, Search("best", "failed")) == [10, 3]
+    assert matching(reader, sweep, Search("number", "acc > 0.55")) == [1, 4, 5, 6, 12]
     runs = scenes.read(replace(view, order="number"), TerminalInfo(rows=40)).rows
     assert [t.id.number for t in runs] == [*range(1, 16)] and not any(t.group for t in runs)
 
