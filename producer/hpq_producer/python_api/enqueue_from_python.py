@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ from hpq_producer.actions.set_limits import check_tags
 from hpq_producer.enqueue.enqueue_sweep import enqueue_sweep
 from hpq_producer.enqueue.prepare import prepare
 from hpq_producer.enqueue.reuse import Reuse
+from hpq_producer.python_api.plain_data import plain_data
 from hpq_producer.python_api.sweep import Sweep
 from hpq_producer.sweepfile.load import load
 from hpq_views.text.yaml_text import to_yaml
@@ -52,7 +52,7 @@ def enqueue(
     if isinstance(sweep, Mapping) and not sweep.keys() & {"program", "command", "trainer"}:
         sweep = {**sweep, "trainer": FUNCTION}
     path = _DICT if isinstance(sweep, Mapping) else Path(sweep)
-    text = _yaml(sweep) if isinstance(sweep, Mapping) else ""
+    text = to_yaml(plain_data(sweep, "sweep")) if isinstance(sweep, Mapping) else ""
     overrides = {} if seed is None else {"seed": str(seed)}
     spec = load(path, text=text, overrides=overrides, count=count, name=name)
     prepared = prepare(spec, path, None if code is None else os.fspath(code), is_live=live)
@@ -68,27 +68,3 @@ def enqueue(
             warn=lambda line: warnings.warn(line, stacklevel=4),
         )
         return Sweep._of(session.reader.sweeps.get(done.sid))
-
-
-def _yaml(data: Mapping[str, Any]) -> str:
-    """Return the text of a sweep file; tuples become lists, numbers of numpy become Python's.
-
-    Raises:
-        UserError: a value is not data.
-    """
-    try:
-        return to_yaml(json.loads(json.dumps(data, default=_plain)))
-    except (TypeError, ValueError, RecursionError) as error:
-        text = f"the sweep holds a value that YAML cannot hold: {error}; use numbers, text, lists"
-        raise UserError(text, code="sweep-file-invalid") from None
-
-
-def _plain(value: Any) -> Any:
-    for method in ("tolist", "item"):  # of numpy and torch
-        if hasattr(value, method):
-            return getattr(value, method)()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, set | frozenset | range):
-        return sorted(value)
-    raise TypeError(f"{value!r} of type {type(value).__name__}")

@@ -13,6 +13,7 @@ from hpq.errors import Held, OverBudget, UserError
 from hpq.notice import plural
 from hpq_producer.actions import steer
 from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
+from hpq_producer.python_api.plain_data import plain_data
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.importance import Importance
@@ -294,11 +295,11 @@ class Sweep:
         # What reads sweep files takes 0.1 s to import.
         from hpq_producer.enqueue.add import SetReader, add_sets  # noqa: PLC0415
 
-        given = [sets] if isinstance(sets, Mapping) else list(sets)
+        given = plain_data([sets] if isinstance(sets, Mapping) else list(sets), "set")
         with api_session(self.id) as session:
             sweep = owned_sweep(session, self.id, force)
             reader = SetReader(session, sweep, may_be_outside=outside)
-            new = reader.mappings(given)
+            new = reader.sets(given)
             done = add_sets(session, sweep, new, reader.signer, again=again)
             numbers = [done.by_set[point.params.identity] for point in new.points]
             found = session.reader.trials.get_many(self.id, numbers)

@@ -408,4 +408,8 @@ def test_added_sets_are_trials_and_a_set_that_exists_is_the_older_one(
     with pytest.raises(SweepFileError) as caught:
         sweep.add({"x": math.inf}, outside=True)
     assert [one.code for one in caught.value.notices] == ["invalid-value"]
+    with raises("sweep-file-invalid", "set"):
+        sweep.add({"x": object()})
     assert sweep.counts["queued"] == 5
+    (trial,) = sweep.add({"x": pandas.Series([7])[0]}, outside=True)  # numpy's number
+    assert trial.params == {"x": 7} and type(trial.params["x"]) is int
