@@ -17,7 +17,7 @@ from hpq.code.signing import RowSigner
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SweepView
 from hpq.domain.trainer_specs import BUILT_IN
-from hpq.domain.trial import Json, TrialView, flatten
+from hpq.domain.trial import Json, Params, TrialView, flatten
 from hpq.errors import SweepFileError, UserError
 from hpq.search import samplers
 from hpq.search.samplers import Search
@@ -109,12 +109,13 @@ class SetReader:
             flags[(name,)] = text
         return self._checked([values], SourceMap(file="hpq add", flags=flags), is_one=True)
 
-    def sets(self, data: list[Json]) -> NewSets:
+    def mappings(self, sets: Sequence[Params]) -> NewSets:
         """Read sets of Python.
 
         Raises:
             SweepFileError: a set is not of the sweep's space.
         """
+        data: list[Json] = [dict(one) if isinstance(one, Mapping) else one for one in sets]
         return self._checked(data, SourceMap(file="add"))
 
     def file(self, path: Path, count: int | None = None) -> NewSets:

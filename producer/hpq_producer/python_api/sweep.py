@@ -299,7 +299,7 @@ class Sweep:
         with api_session(self.id) as session:
             sweep = owned_sweep(session, self.id, force)
             reader = SetReader(session, sweep, may_be_outside=outside)
-            new = reader.sets(given)
+            new = reader.mappings(given)
             done = add_sets(session, sweep, new, reader.signer, again=again)
             numbers = [done.by_set[point.params.identity] for point in new.points]
             found = session.reader.trials.get_many(self.id, numbers)
