@@ -16,7 +16,6 @@ from hpq_views.analysis.rank_results import standings_of
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.text import clean, trials_of
-from hpq_views.text.yaml_text import to_yaml
 
 
 def print_narrowed(session: Session, sweep: SweepView, output: Format) -> None:
@@ -86,6 +85,8 @@ def _tree(found: Sequence[Narrowed]) -> dict[str, Any]:
 
 
 def _lines(tree: Mapping[str, Any], indent: str) -> Iterator[str]:
+    from hpq_views.text.yaml_text import to_yaml  # noqa: PLC0415  only --narrow writes YAML
+
     for name, one in tree.items():
         if isinstance(one, Narrowed):
             if one.reason:
