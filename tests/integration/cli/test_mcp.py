@@ -20,6 +20,7 @@ from tests.support.mcp_agent import Agent, connected
 from tests.support.server import Server, find_server
 from tests.support.store_calls import beat, end, fail, report, take
 
+pytest.importorskip("mcp")
 READING = {"list", "plan", "status", "results", "best", "show", "logs"}
 WRITING = {"enqueue", "add", "stop"}
 SWEEP = """\
