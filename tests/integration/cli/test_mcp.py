@@ -318,6 +318,8 @@ def test_an_agent_adds_trials_inside_the_space_of_a_sweep_only(
     for wrong in ({"x": 9, "lr": 0.25}, {"x": 2, "lr": 0.9}, {"x": "/bin/sh", "lr": 0.2}, {"x": 2}):
         assert writing.refusal("add", sweep=sid, sets=[wrong]), wrong
     assert writing.refusal("add", sweep=sid, sets=[{**inside, "command": "sh"}])
+    assert writing.refusal("add", sweep=sid, sets=[inside], count=1) == "usage"
+    assert writing.refusal("add", sweep=sid) == "usage"
     assert reader.sweeps.get(sid).counts.total == total
     (place / "root" / "list.yaml").write_text("- hyperparam_set: {x: 1}\n")
     words = ["enqueue", "list.yaml", "--set", "program=train.py"]

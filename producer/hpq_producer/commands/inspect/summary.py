@@ -24,7 +24,7 @@ def summary(
         bool,
         Option(
             "--narrow",
-            help="Print narrower `parameters:` for the sweep file, each with its reason.",
+            help="Print `parameters:` for the next sweep file, each with its reason.",
         ),
     ] = False,
     output: Output = Format.TABLE,
@@ -34,8 +34,8 @@ def summary(
     Several sweeps are shown side by side, and their trials in one ranking, if their metric, its
     goal and its value are the same.
 
-    --narrow keeps the parameters that do not matter, and shortens the ranges of those that do to
-    where the best quarter of the settings lies.
+    --narrow prints the parameters of a next sweep: of those that matter, the range of the best
+    quarter of the settings; the others as they are.
 
     Examples:
       hpq summary

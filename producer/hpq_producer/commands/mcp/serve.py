@@ -77,11 +77,12 @@ def _server(place: Path, may_write: bool) -> Any:
     tools = Tools(Root(place), may_write)
     server = sdk.MCPServer("hpq", version=__version__, instructions=_INSTRUCTIONS)
     reads = types.ToolAnnotations(read_only_hint=True)
-    adds = types.ToolAnnotations(destructive_hint=False, idempotent_hint=True)
+    enqueues = types.ToolAnnotations(destructive_hint=False, idempotent_hint=True)
+    adds = types.ToolAnnotations(destructive_hint=False)  # `count` typed twice adds twice
     ends = types.ToolAnnotations(destructive_hint=True, idempotent_hint=True)
     for tool in tools.reading():
         _add(server, types, tool, reads)
-    _add(server, types, tools.enqueue, adds)
+    _add(server, types, tools.enqueue, enqueues)
     _add(server, types, tools.add, adds)
     _add(server, types, tools.stop, ends)
     return server

@@ -12,7 +12,7 @@ from hpq.access.session import Session, api_session
 from hpq.code.signing import unverified
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialView
-from hpq.errors import Forbidden
+from hpq.errors import Forbidden, UserError
 from hpq_producer.actions.by_name import carry_out
 from hpq_producer.commands.change.steer import changed_record
 from hpq_producer.commands.inspect.best import chosen_trials
@@ -207,6 +207,8 @@ class Tools:
         `exists` are trials of these sets that the sweep has; they are not added again.
         """
         self._refuse_reader()
+        if (sets is None) == (count is None):
+            raise UserError("give either sets or count")
         with api_session() as session:
             found = owned_sweep(session, sweep, False)
             if not found.search:
