@@ -6,6 +6,7 @@ One script call then makes all of them visible. Every call may be sent twice.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -135,6 +136,7 @@ class SweepWriter:
             UserError: the sweep was stopped or cancelled, no trial fits its budget, or its
                 suggester adds trials faster than this call can.
         """
+        call = secrets.token_hex(8)
         for _ in range(_TRIES):
             total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
             known = self._known(sid, sets)
@@ -159,11 +161,17 @@ class SweepWriter:
                 varying=dumps(list(varying)),
                 file=file,
                 outside=numbers,
+                call=call,
             )
             if reply == "budget":
                 bound = rest[0].decode()
                 text = f"{sid}: no further trial fits {bound}; raise it: `hpq set {sid} {bound}=…`"
                 raise UserError(text, code="budget-spent")
+            if reply == "over":
+                text = (
+                    f"{sid} was stopped or cancelled; `hpq retry {sid} --cancelled` opens it again"
+                )
+                raise UserError(text, code="sweep-over")
             if reply != "behind":
                 check_reply(sid, reply)
                 self._context.mint(rest[0], rest[1])

@@ -1,8 +1,9 @@
--- Adds rows to an existing sweep, all at once; a sweep that ended opens again. Sending the call again adds nothing:
--- its rows are at their numbers.
+-- Adds rows to an existing sweep, all at once; a sweep that ended opens again, and its target stops it no more.
+-- Sending the call again adds nothing.
 -- KEYS prefix
 -- ARGV {sweep, first (number of the first row), varying (JSON list of names), file (JSON of the sweep file that
---      describes the rows; '' for none), outside (numbers of rows outside the sweep's space, a blank after each)},
+--      describes the rows; '' for none), outside (numbers of rows outside the sweep's space, a blank after each),
+--      call (a random word: rows of two calls may be equal)},
 --      then row and identity of each trial
 -- Replies: ok | unknown | over (a person stopped or cancelled the sweep) | budget (no further trial fits) | behind
 --      (others added rows, and these are signed for other numbers), then queue (budget: the key that bounds it), tickets
@@ -10,16 +11,20 @@
 local args = cjson.decode(ARGV[1])
 local sid, first, count = args.sweep, tonumber(args.first), (#ARGV - 1) / 2
 local params = sweep_key(sid, 'params')
-local s = read_sweep(sid, 'reached', 'outside')
+local s = read_sweep(sid, 'reached', 'outside', 'varying', 'last_added')
 if not s.queue then return {'unknown', '', 0} end
 
-local function was_sent_before()
-  for i = 1, count do
-    if redis.call('HGET', params, first + i - 1) ~= ARGV[2 * i] then return false end
+local function all_varying()
+  -- another call may have made further parameters vary
+  local names, known = cjson.decode(is_set(s.varying) and s.varying or '[]'), {}
+  for _, name in ipairs(names) do known[name] = true end
+  for _, name in ipairs(cjson.decode(args.varying)) do
+    if not known[name] then names[#names + 1] = name end
   end
-  return true
+  return #names > 0 and cjson.encode(names) or '[]'
 end
-if was_sent_before() then return {'ok', s.queue, tickets(s)} end
+
+if s.last_added == args.call then return {'ok', s.queue, tickets(s)} end
 if s.flag == 'cancelled' or s.flag == 'stopped' and not is_set(s.reached) then return {'over', '', 0} end
 if is_set(s.budget_ms) then
   local fits, bound = affordable(s)
@@ -35,7 +40,8 @@ local want = sweeps().changing(s, function()
     redis.call('ZADD', sweep_key(sid, 'waiting'), n, n)
   end
   sweep_event(sid, 'added', first, 0, 'count', count)
-  set(s, 'varying', args.varying)
+  set(s, 'varying', all_varying())
+  set(s, 'last_added', args.call)
   if args.file ~= '' then set(s, 'file:' .. first, NOW_MS .. ' ' .. count .. ' ' .. args.file) end
   if args.outside ~= '' then set(s, 'outside', (s.outside or '') .. args.outside) end
   -- A search suggests as many trials as without these.
@@ -43,6 +49,7 @@ local want = sweeps().changing(s, function()
   if is_set(s.reached) then
     set(s, 'reached', '')
     set(s, 'flag', '')
+    set(s, 'past_target', '1')
   end
   sweeps().open(s)
 end)

@@ -36,7 +36,7 @@ from hpq_producer.sweepfile.conditions import add_unknown
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.parameters import ENTRY, listed_sets
 from hpq_producer.sweepfile.points import Point, PointRules, read_point, read_points
-from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets
+from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets, points_first
 
 MOST = 10_000  # trials of a call: about 0.2 s of the server
 _SWEEP_KEYS = ("method", "parameters")
@@ -171,13 +171,13 @@ class SetReader:
             keys = spec.keys.model_copy(update={"run_cap": None})
             if spec.method == "bayes":
                 keys = keys.model_copy(update={"method": "random"})
-            every = parameter_sets(replace(spec, keys=keys))
+            every = parameter_sets(replace(spec, keys=keys, points=()))
             is_same = self._search is not None and space == self._search.space
             if spec.method != "grid" and not is_same and space.outcomes is None:
                 # The quantiles of the sweep's own draws are used.
                 before = self._sweep.counts.total // self._sweep.replicates
                 every = islice(every, before, None)
-            found = self._missing(every, count)
+            found = self._missing(points_first(spec.points, every), count)
         varying = tuple(dict.fromkeys((*spec.varying, *self._sweep.varying)))
         return self._drawn(found, count, varying, encode_appended_file(spec.source, text))
 

@@ -67,6 +67,10 @@ def read_point(item: Json, path: KeyPath, rules: PointRules, out: Problems) -> P
     leaves = space.parameters
     before = len(out.errors)
     values = dict(_flatten(item, (), path, space, out))
+    for names, value in values.items():
+        check_value(value, (*path, *names), out)
+    if len(out.errors) > before:
+        return None
     is_outside = False
     for names, value in values.items():
         if not is_reachable(leaves[names], value, rules.is_grid):
@@ -142,8 +146,6 @@ def _check_outside(
         out.add(path, f"{shown(value)} is not {wanted}", code="outside-space")
     elif not rules.may_be_outside:
         out.add(path, f"{shown(value)} is outside the space", code="outside-space")
-    else:
-        check_value(value, path, out)
 
 
 def _type_of(value: Json) -> str:

@@ -110,7 +110,7 @@ def parameter_sets(spec: SweepSpec) -> Iterator[ParameterSet]:
         every = samplers.grid(spec.space, shuffle=keys.order == "shuffle", seed=keys.seed)
     else:
         every = samplers.random(spec.space, None, keys.seed)
-    return islice(_points_first(spec.points, every) if spec.points else every, _limit(spec))
+    return islice(points_first(spec.points, every), _limit(spec))
 
 
 def _limit(spec: SweepSpec) -> int | None:
@@ -126,10 +126,13 @@ def _cap(spec: SweepSpec) -> int | None:
     return None if spec.keys.run_cap is None else spec.keys.run_cap // spec.keys.replicates
 
 
-def _points_first(
+def points_first(
     points: tuple[ParameterSet, ...], every: Iterator[ParameterSet]
 ) -> Iterator[ParameterSet]:
     """Yield the points, then every drawn parameter set that is not a point."""
+    if not points:
+        yield from every
+        return
     known = {point.identity for point in points}
     yield from points
     yield from (params for params in every if params.identity not in known)

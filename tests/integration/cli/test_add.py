@@ -209,6 +209,21 @@ def test_count_of_an_edited_file_draws_from_its_ranges_and_keeps_the_older_on_re
     assert redis.hlen(keys.digests) == 0
 
 
+def test_the_points_of_a_file_come_before_what_is_drawn_from_it(desk: Desk) -> None:
+    sid = desk.sweep(RANDOM)
+    points = [{"x": 0.5, "y": 0.5}, {"x": 1.5, "y": 0.25}]
+    text = RANDOM.replace("x: {min: 0.0, max: 1.0}", "x: {min: 0.0, max: 2.0}")
+    (desk.folder / "other.yaml").write_text(f"{text}points: {points}\n")
+    assert desk.add(sid, "--file", "other.yaml", "--count", "3")["added"] == [5, 6, 7]
+    assert params_of(desk, sid)[4:6] == points
+
+
+def test_an_infinite_value_of_a_normal_parameter_is_refused(desk: Desk) -> None:
+    sid = desk.sweep(RANDOM.replace("x: {min: 0.0, max: 1.0}", "x: {distribution: normal}"))
+    for value in (".inf", ".nan"):
+        refused(desk.hpq("add", sid, f"x={value}", "y=0.5"), "invalid-value")
+
+
 def test_an_edited_grid_adds_what_is_new_and_leaves_all_other_trials_as_they_are(
     desk: Desk, store: TrialStore, take: Take
 ) -> None:
@@ -262,6 +277,22 @@ def test_a_sweep_that_ended_by_itself_opens_again_and_a_paused_one_stays_so(
     assert (claim == Nothing()) == (before == "pause")
     if before in ("finished", "target"):
         assert isinstance(claim, Claim) and open_claim(claim).params == {"x": 4}
+    assert audit_sweep(desk.reader, sid).violations == ()
+
+
+def test_a_target_that_was_reached_stops_no_added_trial(
+    desk: Desk, store: TrialStore, take: Take
+) -> None:
+    sid = desk.sweep(GRID.replace("{name: loss}", "{name: loss, target: 0.2}"))
+    first, second = take(), take()
+    assert isinstance(first, Claim) and isinstance(second, Claim)
+    end(store, first, 0.1)
+    assert desk.reader.sweeps.get(sid).reached is not None
+    assert desk.add(sid, "x=4", "--outside")["added"] == [4]
+    end(store, second, 0.05)  # it ran when the target was reached
+    assert desk.reader.sweeps.get(sid).state is SweepState.RUNNING
+    claim = take()
+    assert isinstance(claim, Claim) and open_claim(claim).params == {"x": 4}
     assert audit_sweep(desk.reader, sid).violations == ()
 
 
@@ -349,6 +380,16 @@ def test_an_add_sent_twice_or_beside_another_adds_once(
     done = writer.append(sid, [ParameterSet(x=5), ParameterSet(x=6)])
     assert (done.first, done.sets) == (6, (ParameterSet(x=6),))
     assert [t.params["x"] for t in reader.trials.all(sid)] == [1, 2, 3, 4, 5, 6]
+
+    def meanwhile(name: str, *words: object, **named: object) -> object:
+        monkeypatch.setattr(scripts, "run", run)
+        assert writer.append(sid, [ParameterSet(x=7)], again=True, varying=["y"]).trials == 1
+        return run(name, *words, **named)
+
+    monkeypatch.setattr(scripts, "run", meanwhile)
+    assert writer.append(sid, [ParameterSet(x=7)], again=True, varying=["x"]).first == 8
+    assert [t.params["x"] for t in reader.trials.all(sid)] == [1, 2, 3, 4, 5, 6, 7, 7]
+    assert {"x", "y"} <= set(reader.sweeps.get(sid).varying)
     assert audit_sweep(reader, sid).violations == ()
 
 

@@ -164,6 +164,22 @@ def test_a_set_of_another_space_is_passed_over() -> None:
     assert chooser.ask(2, {}) is not None
 
 
+def test_a_result_outside_the_space_changes_no_suggestion() -> None:
+    space = Space.of({("x",): Uniform(low=0.0, high=1.0), ("k",): Categorical((5,))})
+    outside = [{"x": 7.0, "k": 5}, {"x": 0.5, "k": 6}]
+    made = []
+    for known in ([], outside):
+        chooser = Chooser(Search(space=space, sampler=Sampler.TPE))
+        for number in range(1, 16):
+            chooser.add(number, ParameterSet(x=number / 20, k=5))
+            chooser.trial_ended(number, number / 20)
+        for number, params in enumerate(known, 16):
+            chooser.add(number, ParameterSet(params))
+            chooser.trial_ended(number, -1.0)
+        made.append(chooser.ask(18, {}))
+    assert made[0] == made[1] and made[0] is not None
+
+
 def test_what_runs_counts_as_its_stand_in_while_a_set_is_made() -> None:
     """And as running again after it: the next results are not mixed with it."""
     chooser = Chooser(Search(space=PLAIN))

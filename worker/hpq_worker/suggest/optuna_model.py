@@ -112,7 +112,9 @@ class OptunaModel:
         self._studies: dict[Sampler, tuple[int, Study]] = {}  # and the number of a set made with it
 
     def add(self, number: int, params: Params) -> None:
-        """Add a set that is queued or runs."""
+        """Add a set that is queued or runs, unless it is outside the space."""
+        if not self._space.contains(params):
+            return
         try:
             place = {
                 name: axis.find(self._value(number, params, path))

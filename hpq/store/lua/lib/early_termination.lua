@@ -73,6 +73,7 @@ local function stop_at_target(s, t, rule, text)
   local value = tonumber(text)
   if not rule.target or not value or value ~= value or worse(rule, value, rule.target) then return end
   if s.flag == 'stopped' or s.flag == 'cancelled' then return end
+  if redis.call('HEXISTS', s.KEY, 'past_target') == 1 then return end  -- trials were added after it was reached
   local touched = 0
   sweeps().changing(s, function()
     set(s, 'flag', 'stopped')
