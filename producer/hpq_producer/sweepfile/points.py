@@ -1,7 +1,7 @@
 """Read parameter sets of a space: the `points` of a sweep file, and what `hpq add` adds.
 
-A set has a value for every parameter that can vary; constants, zipped and derived parameters are
-completed. Nested names may be joined with dots.
+A set has a value for every parameter that can vary; constants and derived parameters are completed.
+Nested names may be joined with dots.
 """
 
 from __future__ import annotations

@@ -119,6 +119,7 @@ class Suggester:
         self._chooser = Chooser(self._search, may_gp=self._may_gp)
         self._results = TrialResults(self._search)
         self._known = 0
+        self._claims.clear()  # the events are read again
         if lacking := unaided(self._search.sampler, is_installed):
             log.warning("%s, where this worker runs", lacking)
         missed = self._read()

@@ -105,7 +105,7 @@ def piece(text: str, start: int) -> dict[str, Any]:
     while True:
         begin = max(0, len(text) - length) if start < 0 else start
         end = begin + length
-        if len(encoded(text[begin:end])) <= _PIECE:  # escapes take room
+        if len(encoded(text[begin:end])) - len('""') <= _PIECE:  # escapes take room
             break
         length = length // 2
     following = end if end < len(text) else None
