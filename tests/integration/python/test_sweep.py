@@ -396,7 +396,7 @@ def test_added_sets_are_trials_and_a_set_that_exists_is_the_older_one(
     for bad, code in (
         ({"x": 9}, "outside-space"),
         ({"y": 1}, "unknown-parameter"),
-        ({"x": math.nan}, "outside-space"),
+        ({"x": math.nan}, "invalid-value"),
         ([{"x": 2}, {}], "missing-parameter"),
         ([], "invalid-value"),
         (["x"], "invalid-value"),
