@@ -146,8 +146,15 @@ class Stage:
             if how == KILL:
                 self.lab.kill(doomed)
                 continue
+            # Stopped first: else a program that ends in peace may be gone before its runner has
+            # the signal, and nobody could tell that it did not end by itself.
+            at_once = names == "all"
+            for pid in doomed if at_once else ():
+                os.kill(pid, STOP)
             for pid in sorted(doomed, reverse=True):
                 how(pid) if callable(how) else os.kill(pid, how)
+            for pid in sorted(doomed, reverse=True) if at_once else ():
+                os.kill(pid, CONT)
 
     def finish(self) -> None:
         """Let all trials end; assert that the first has run twice, and the second once."""
