@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -35,10 +36,25 @@ class Pty:
             assert select.select([self._master], [], [], DEADLINE_S)[0], self.seen
             self.seen += os.read(self._master, 4096).decode("utf-8", "replace")
 
+    def read_question(self, text: str) -> None:
+        """Wait until the command has asked a question and sleeps until a key.
+
+        CPython notices a Ctrl-C between the prompt and its select() at the next key only.
+        """
+        self.read_until(text)
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        end_s = time.monotonic() + DEADLINE_S
+        while stat.read_text("utf-8").rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < end_s, self.seen
+            time.sleep(0.005)
+
     def end(self) -> int:
         """Read to the end; return the exit code."""
         try:
-            while data := os.read(self._master, 4096):
+            while select.select([self._master], [], [], DEADLINE_S)[0]:
+                data = os.read(self._master, 4096)
+                if not data:
+                    break
                 self.seen += data.decode("utf-8", "replace")
         except OSError:  # Linux: the last process has closed the terminal
             pass

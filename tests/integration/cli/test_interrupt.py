@@ -53,7 +53,7 @@ def test_ctrl_c_at_a_question_is_no_answer(
 ) -> None:
     sweep_of(1)
     asked = Pty(["rm", SID], tmp_path, environ)
-    asked.read_until("[y/N]")
+    asked.read_question("[y/N]: ")
     asked.type("\x03")
     assert asked.end() == 130
     assert ids(asked.seen.replace("\r", "")) == []
