@@ -62,7 +62,7 @@ Code = Literal[
     "redis-password-refused", "redis-password-unreadable", "redis-pod-missing",
     "redis-pod-not-ready", "redis-read-only", "redis-replica", "redis-tls", "redis-tls-unverified",
     "redis-too-old", "redis-unreachable", "redis-url-invalid", "restore-busy",
-    "result-not-on-disk", "result-on-disk", "result-unknown", "retry-ended",
+    "result-not-on-disk", "result-on-disk", "result-unknown",
     "rows-expired", "sampler-failed", "scaled-to-0", "script-invalid",
     "script-without-options", "secret-missing", "secrets-on-terminal",
     "server-went-back", "sets-listed",

@@ -330,7 +330,6 @@ class SweepView(RunnableSweep):
     held: str = ""  # why the breaker holds the sweep, one line; or the key of the budget that does
     budget: Budget | None = None
     least_ms: int = 0  # longest run that the end of an allocation cut off; 0: none
-    retry_ended: str = ""  # why the retried trials that waited were returned to failed, one line
     reached: TargetReached | None = None
     unstored: int = 0  # trials whose files wait for their store
     unkept: int = 0  # trials with files that are in no store and wait for none

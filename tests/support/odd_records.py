@@ -46,7 +46,7 @@ ODD = (
 # Fields that hpq writes only at times, beside those of `fill`.
 AT_TIMES = {
     SWEEP: "sampler search run_cap objectives constraints idle_s idle_below replicates file:2"
-    " made:x suggest_until suggest_token restored_ms near_ms tail_again trial_ms n_unreported"
+    " made:x suggest_until suggest_token restored_ms near_ms trial_ms n_unreported"
     " n_cancelled n_diverged note unstored",
     RUNNING: "kind error fingerprint restarted gone thinned reused seed pruning before_ms stop"
     " reaped lost lost_step lost_hosts avoid avoid_ms unbegun failed_step resumes again"
@@ -74,7 +74,7 @@ def fill(redis: Redis, sweep_of: Callable[..., SweepView], store: TrialStore) ->
     file = '1790000000000 2 {"spec":{},"text":"x: 1"}'
     more = {"file:1": file, "made:tpe": "2", "reached": reached, "bands": "1 3", "may_run": "3"}
     more |= {"outside": "2 3 ", "unkept": "1", "unkept_why": "2 files-not-kept why"}
-    redis.hset(SWEEP, mapping={**more, "least_ms": "5", "retry_ended": "why", "no_more": ""})
+    redis.hset(SWEEP, mapping={**more, "least_ms": "5", "no_more": ""})
     refuses = dumps({OTHER: {"code": "worker-fault", "text": "t"}})
     fields = {
         "pid": "12", "device": "cpu", "version": "0.9", "only": "", "pod": "",

@@ -227,11 +227,6 @@ class Machine(RuleBasedStateMachine):
         assert self.control.retry(SID, sorted(numbers)) == 0
         assert self.books() == before
 
-    @rule()
-    def fail_a_retry(self) -> None:
-        """Bring the window of retried trials to where one more failure ends the retry."""
-        self.redis.hset(self.keys.sweep(SID), "tail_again", "w0\tm\nw1\tm\n" * 2)
-
     def books(self) -> list[tuple[TrialState, int]]:
         return [(trial.state, trial.attempt) for trial in self.reader.trials.all(SID)]
 

@@ -29,11 +29,40 @@ end
 if artifacts ~= '' then files().store_of(artifacts) end
 if unstored ~= '' then files().store_of(unstored) end
 
+-- Decides whether a failed trial is requeued: returns the reply, the reason, and the host that its next
+-- attempt avoids; nothing if it ends.
+local function decide_retry(s, t, mark, tail, in_a_row)
+  if args.evidence == 'tampering' or s.flag == 'stopped' or s.flag == 'cancelled' or t.stop then return end
+
+  -- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
+  local worker = t.worker or ''
+  local _, others, passed = circuit_breaker().compare(circuit_breaker().ends_in(tail), worker, mark)
+  if mark ~= '-' and t.state == 'running' and circuit_breaker().is_alone(others, passed, in_a_row)
+    and circuit_breaker().has_peer(s, worker) then
+    if redis.call('EXISTS', key('w', worker)) == 1 then
+      redis.call('HSETNX', key('w', worker), 'suspect_ms', NOW_MS)
+    end
+    return 'suspect', 'worker_fault', t.host or ''
+  end
+
+  -- A charged failure counts against the rule's retries and the sweep's. The first one with progress has
+  -- none to compare with, so it is charged.
+  local furthest, is_free = tonumber(redis.call('HGET', t.KEY, 'failed_step')), false
+  if args.progress then
+    set(t, 'failed_step', int(math.max(step, furthest or 0)))
+    is_free = furthest ~= nil and step > furthest
+  end
+  local allowed = tonumber(args.retries or 0) + (tonumber(redis.call('HGET', s.KEY, 'retries')) or 0)
+  if is_free or redis.call('HINCRBY', t.KEY, 'c:' .. kind, 1) <= allowed then
+    return 'requeued', kind, args.elsewhere and t.host or ''
+  end
+end
+
 local function commit()
   local full = is_full()
   if full then memory().free_memory(65536) end  -- a result is recorded in any case
   local s = read_sweep(sid, 'metric', 'metric_order', 'early', 'constraints', 'keep', 'replicates', 'tail',
-    'tail_again', 'dur_n', 'dur_sum', 'dur_sq')
+    'dur_n', 'dur_sum', 'dur_sq')
   local t = read_trial(sid, n)
   if not t.state or not s.queue then
     local is_gone = redis.call('ZSCORE', key('removed'), sid)
@@ -63,50 +92,8 @@ local function commit()
   local ran = args.ran_ms or int(math.max(0, NOW - tonumber(t.claimed_ms)))
   t.UNTIL = math.min(NOW, tonumber(t.claimed_ms) + ran)  -- budgets and owners pay for no more
 
-  -- The window of the last ten ends, by which the breaker judges (lib/circuit_breaker.lua).
-  local tail = t.again and 'tail_again' or 'tail'
-  local window = (s[tail] or '') .. worker .. '\t' .. mark .. '\n'
-  local _, length = string.gsub(window, '\n', '')
-  if length > 10 then window = string.sub(window, string.find(window, '\n', 1, true) + 1) end
-
-  -- Requeues a trial that failed and returns the reply; nil if the trial ends.
-  local function requeued(in_a_row)
-    local is_to_end = s.flag == 'stopped' or s.flag == 'cancelled' or t.stop
-    if args.evidence == 'tampering' or is_to_end then return end
-    local function back(reply, reason, avoid)
-      requeue(s, t, reason, false)
-      if batch then
-        reports().add_points(t, batch, drops_points)
-        set(t, 'objective', batch.objective or '')
-      end
-      save(t)
-      redis.call('HSET', t.KEY, 'avoid', avoid, 'avoid_ms', NOW_MS, 'ran_ms', ran, 'step', args.step)
-      set(s, tail, window)
-      settle(s, before)
-      return {reply, s.queue, tickets(s)}
-    end
-    -- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
-    local _, others, passed = circuit_breaker().compare(circuit_breaker().ends_in(window), worker, mark)
-    if mark ~= '-' and t.state == 'running' and circuit_breaker().is_alone(others, passed, in_a_row)
-      and circuit_breaker().has_peer(s, worker) then
-      if redis.call('EXISTS', key('w', worker)) == 1 then
-        redis.call('HSETNX', key('w', worker), 'suspect_ms', NOW_MS)
-      end
-      return back('suspect', 'worker_fault', t.host or '')
-    end
-    -- A charged failure counts against the rule's retries and the sweep's. The first one with progress has
-    -- none to compare with, so it is charged.
-    local furthest, is_free = tonumber(redis.call('HGET', t.KEY, 'failed_step')), false
-    if args.progress then
-      set(t, 'failed_step', int(math.max(step, furthest or 0)))
-      is_free = furthest ~= nil and step > furthest
-    end
-    local allowed = tonumber(args.retries or 0) + (tonumber(redis.call('HGET', s.KEY, 'retries')) or 0)
-    if is_free or redis.call('HINCRBY', t.KEY, 'c:' .. kind, 1) <= allowed then
-      if was_reaped then event(t, 'resumed') end  -- reaped, and then it failed
-      return back('requeued', kind, args.elsewhere and t.host or '')
-    end
-  end
+  local tail = s.tail or ''
+  if not t.again then tail = circuit_breaker().with_end(tail, worker, mark) end
 
   if t.log_bytes then memory().keep_log(t, tonumber(args.keep_log_bytes)) end
   local in_a_row = 0
@@ -115,8 +102,21 @@ local function commit()
   else
     in_a_row = circuit_breaker().streak(s, worker, mark)
   end
-  local answer = outcome == 'failed' and requeued(in_a_row)
-  if answer then return answer end
+  local reply, reason, avoid
+  if outcome == 'failed' then reply, reason, avoid = decide_retry(s, t, mark, tail, in_a_row) end
+  if reply then
+    if was_reaped then event(t, 'resumed') end  -- reaped, and then it failed
+    requeue(s, t, reason, false)
+    if batch then
+      reports().add_points(t, batch, drops_points)
+      set(t, 'objective', batch.objective or '')
+    end
+    save(t)
+    redis.call('HSET', t.KEY, 'avoid', avoid, 'avoid_ms', NOW_MS, 'ran_ms', ran, 'step', args.step)
+    set(s, 'tail', tail)
+    settle(s, before)
+    return {reply, s.queue, tickets(s)}
+  end
 
   local fields = {'objective', objective, 'step', args.step}
   local function tell(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
@@ -151,15 +151,17 @@ local function commit()
   if t.seq then redis.call('HDEL', t.KEY, 'phase') end
   if kind == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', 1) end
   if not is_complete then
-    set(s, tail, window)
+    set(s, 'tail', tail)
   else
     if objective ~= '' and not args.infeasible then rank(s, n, objective) end
     s.dur_n, s.dur_sum, s.dur_sq = int((s.dur_n or 0) + 1), string.format('%.17g', (s.dur_sum or 0) + ran),
       string.format('%.17g', (s.dur_sq or 0) + ran * ran)
-    redis.call('HSET', s.KEY, tail, window, 'dur_n', s.dur_n, 'dur_sum', s.dur_sum, 'dur_sq', s.dur_sq)
+    redis.call('HSET', s.KEY, 'tail', tail, 'dur_n', s.dur_n, 'dur_sum', s.dur_sum, 'dur_sq', s.dur_sq)
   end
   if kind == 'unreported' and not t.again then circuit_breaker().hold_if_unreported(s, t, error_text) end
-  if args.evidence == 'code' and outcome == 'failed' then circuit_breaker().hold_if_alike(s, t, kind, worker, circuit_breaker().ends_in(window)) end
+  if args.evidence == 'code' and outcome == 'failed' and not t.again then
+    circuit_breaker().hold_if_alike(s, t, worker, mark, circuit_breaker().ends_in(tail))
+  end
   settle(s, before)
   if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
   if rule and is_complete and objective ~= '' and not args.infeasible then  -- a result from a worker's disk arrives without its reports

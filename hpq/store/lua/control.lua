@@ -30,7 +30,7 @@ end
 
 function verbs.resume()
   if flag == 'paused' then set(s, 'flag', '') elseif flag ~= '' then reply = 'over' end
-  for _, field in ipairs({'held', 'tail', 'tail_again'}) do set(s, field, '') end
+  for _, field in ipairs({'held', 'tail'}) do set(s, field, '') end
 end
 
 function verbs.stop()

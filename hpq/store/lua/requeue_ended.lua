@@ -1,5 +1,6 @@
--- Requeues trials in a terminal state, behind all others of the sweep, and begins a window for them
--- (lib/circuit_breaker.lua). A stopped, cancelled or held sweep resumes; a paused one stays paused.
+-- Requeues trials in a terminal state, behind all others of the sweep. Their ends do not enter
+-- the window of the circuit breaker: who asks for a retry knows that they failed. A stopped, cancelled or held
+-- sweep resumes; a paused one stays paused.
 -- KEYS prefix
 -- ARGV sweep, then numbers of trials
 -- Replies: ok | unknown, then queue, tickets and how many were requeued
@@ -17,7 +18,7 @@ local function retry(n)
   end
   if redis.call('ZREM', ended, n) == 0 then return 0 end
   memory().forget_bytes(sid, n)
-  local t = read_trial(sid, n, 'kind', 'error', 'fingerprint', 'reused', 'unbegun')
+  local t = read_trial(sid, n, 'kind', 'reused', 'unbegun')
   local is_complete = t.state == 'finished' or t.state == 'pruned' or t.kind == 'diverged'
   redis.call('HINCRBY', s.KEY, 'n_' .. t.state, -1)
   if t.kind == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', -1) end
@@ -29,17 +30,14 @@ local function retry(n)
   if t.reused then add(t, 'unbegun', 1) end
   redis.call('HDEL', t.KEY, 'restarted', 'reused', 'seed', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step',
     'lost_hosts', 'failed_step', 'kind', 'error', 'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts', 'stop',
-    'pruning', 'overfilled', 'returns', 'best_value', 'usage', 'not_run', 'values', 'violations', 'infeasible')
+    'pruning', 'overfilled', 'returns', 'best_value', 'usage', 'values', 'violations', 'infeasible')
   files().forget_unstored(sid, n)
   redis.call('SREM', sweep_key(sid, 'files'), n)
   -- From its checkpoint, a complete or diverged trial would only end the same way.
   if is_complete then unset(t, 'checkpoint', 'checkpoint_step') end
   if not t.checkpoint then points().rewind(t, 0, '') end
-  -- Its failure stays under other names: the end of the retry may return the trial to `failed`.
   set(t, 'state', 'queued')
-  set(t, 'again', t.kind or '')
-  set(t, 'again_error', t.error or '')
-  set(t, 'again_fingerprint', t.fingerprint or '')
+  set(t, 'again', '1')
   event(t, 'retried')
   save(t)
   redis.call('ZADD', sweep_key(sid, 'waiting'), n - 2 * FRONT, n)
@@ -50,7 +48,7 @@ local want = sweeps().changing(s, function()
   for i = 2, #ARGV do touched = touched + retry(ARGV[i]) end
   if touched == 0 then return end
   if is_set(s.held) then set(s, 'tail', '') end  -- the sweep resumes
-  for _, field in ipairs({'held', 'tail_again', 'retry_ended', 'reached'}) do set(s, field, '') end
+  for _, field in ipairs({'held', 'reached'}) do set(s, field, '') end
   if s.flag ~= 'paused' then set(s, 'flag', '') end
   sweeps().open(s)
 end)

@@ -181,7 +181,6 @@ def decode_sweep(
         unkept=r.count("unkept"),
         unkept_why=r.parse("unkept_why", None, _decode_unkept),
         returned=r.parse("returned", None, _decode_returned),
-        retry_ended=r.text("retry_ended"),
         reached=r.parse("reached", None, _REACHED.parse),
         bands=r.parse("bands", (), _bands),
         counts=r.counts(queued, running, dropped),

@@ -137,11 +137,10 @@ _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset(s for s in TrialState if s.is_terminal)
 # Events that move no trial. `restarted`: the checkpoint of an attempt is gone; `prune`: the trial
 # shall stop; `target`: its value ends the sweep; `suggested`: a sampler added parameters; `budget`:
-# 80 % of it are spent; `stored`: the files of a trial that has ended are in their store;
-# `retry_ended`: waiting retried trials failed again unrun, each with an event of its own.
+# 80 % of it are spent; `stored`: the files of a trial that has ended are in their store.
 NO_STEPS = frozenset(
     "created added suggested held pause resume stop cancel set restarted prune target"
-    " retry_ended budget stored".split()
+    " budget stored".split()
 )
 
 # event → the states that allow it, and the state after it

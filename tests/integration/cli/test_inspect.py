@@ -573,32 +573,6 @@ def test_cancelled_trials_are_not_counted_as_done(
     assert "2 cancelled" in hpq("ls").stdout
 
 
-def test_watch_prints_one_line_if_a_retry_ends_before_its_trials_ran(
-    environ: dict[str, str],
-    store: TrialStore,
-    who: WorkerPresence,
-    sweep_of: MakeSweep,
-    control: SweepControl,
-) -> None:
-    sweep_of(8)
-    end(store, take(store, who), 0.5)
-    for _ in range(7):
-        fail(store, take(store, who), "old")
-    control.resume("demo-00000")
-    assert control.retry("demo-00000", range(2, 9)) == 7
-    with running(environ, "watch") as process:
-        assert next_line(process).startswith("demo-00000  waiting")
-        assert ids(next_line(process)) == ["no-worker"]
-        for _ in range(5):
-            fail(store, take(store, who), "again")
-        assert process.wait(DEADLINE_S) == 1
-        assert process.stdout is not None
-        lines = process.stdout.read().decode().splitlines()
-    ended = "2 retried trials not run: 5 of 5 retried trials failed: f"
-    assert lines.count(ended) == 1 and not [one for one in lines if one.startswith("#7 ")]
-    assert "retry-ended" in ids("\n".join(lines))
-
-
 def test_wait_gives_up_in_time_and_says_what_it_waits_for(hpq: Hpq, sweep_of: MakeSweep) -> None:
     sweep_of(2)
     answer = hpq("wait", "--timeout", "0.1")

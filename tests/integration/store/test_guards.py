@@ -9,7 +9,7 @@ import pytest
 
 from hpq.domain.attempt import CommitReply, Nothing, Outcome, WorkerPresence
 from hpq.domain.sweep import SweepState
-from hpq.domain.trial import Claim, Failure, FailureKind, TrialId, TrialState
+from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
@@ -222,14 +222,11 @@ def test_bad_trials_of_a_healthy_sweep_are_retried_last_and_do_not_stop_it(crew)
     bad = [n for n in range(1, 512) if is_bad(n)]
     assert it.control.retry(it.sid, bad) == len(bad) == 24
 
-    assert it.until_it_rests("a", is_bad) == [*range(512, 601), *bad[:5]]
+    assert it.until_it_rests("a", is_bad) == [*range(512, 601), *bad]
 
     sweep = it.reader.sweeps.get(it.sid)
     assert sweep.state is SweepState.FINISHED and not sweep.held and it.demand() == 0
     assert sweep.counts.finished == 576 and sweep.counts.failed == 24
-    assert sweep.retry_ended == "5 of 5 retried trials failed: KeyError a.py:3"
-    ends = [e for e in it.reader.events.read(it.sid) if e.what == "retry_ended"]
-    assert [e.fields["count"] for e in ends] == ["19"]
     assert audit_sweep(it.reader, it.sid).violations == ()
 
 
@@ -240,34 +237,6 @@ def test_a_retry_that_passes_runs_to_its_end(crew) -> None:
     it.control.retry(it.sid, bad)
     assert it.until_it_rests("a", lambda n: n % 10 == 0) == bad
     assert it.reader.sweeps.get(it.sid).counts.failed == 10
-    assert it.reader.sweeps.get(it.sid).retry_ended == ""
-
-
-def test_what_the_end_of_a_retry_returns_has_the_failure_that_it_had(crew) -> None:
-    it = crew("a", trials=9)
-    it.until_it_rests("a", lambda n: n % 2 == 0)
-    it.control.retry(it.sid, [9])
-    it.one("a", fails("nan", FailureKind.DIVERGED))
-
-    def failure(number: int) -> Failure | None:
-        return it.reader.trials.get(TrialId(sweep=it.sid, number=number)).failure
-
-    before = {n: failure(n) for n in (6, 8, 9)}
-    assert before[6] and before[9] and before[9].kind is FailureKind.DIVERGED
-    it.control.retry(it.sid, range(1, 10))
-    assert failure(6) is None and it.reader.sweeps.get(it.sid).counts.diverged == 0
-    for _ in range(5):
-        it.one("a", fails("another"))
-    assert it.take("a") == Nothing()
-    assert {n: failure(n) for n in (6, 8, 9)} == before
-    ended = it.reader.sweeps.get(it.sid)
-    assert failure(7) == Failure(kind=FailureKind.USER_ERROR, message=ended.retry_ended)
-    assert (ended.counts.failed, ended.counts.diverged) == (9, 1)
-    it.control.retry(it.sid, [7, 9])  # a window of its own: two failures do not end it
-    assert it.reader.sweeps.get(it.sid).retry_ended == ""
-    for _ in range(2):
-        it.one("a", fails("another"))
-    assert audit_sweep(it.reader, it.sid).violations == ()
 
 
 def test_a_retry_does_not_hide_that_the_trials_of_the_sweep_fail(crew) -> None:

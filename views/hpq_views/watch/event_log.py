@@ -61,10 +61,6 @@ def event_line(event: Event, trial: TrialView | None, sweep: SweepView) -> str:
         return f"held: {'no waiting trial fits ' if why.startswith('budget.') else ''}{why}"
     if event.what == "budget":
         return "80 % of budget.gpu_hours are used"
-    if event.what == "retry_ended":
-        fields = {name: clean(text) for name, text in event.fields.items()}
-        count = fields.get("count", "?")
-        return f"{count} retried {_noun(count, 'trial')} not run: {fields.get('why', '')}"
     if trial is None:
         if event.what == "set":
             changes = in_words({k: v for k, v in event.fields.items() if k != "touched"})
@@ -216,7 +212,6 @@ def _event_lines(change: SweepUpdate) -> list[str]:
     return [
         event_line(event, change.trials.get(event.trial), change.status.sweep)
         for event in change.events
-        if "not_run" not in event.fields  # the line of `retry_ended` stands for all
     ]
 
 

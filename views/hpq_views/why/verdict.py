@@ -159,7 +159,6 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
     unmet = explain_unreported_metric(status)
     out: list[Notice] = []
     counts = sweep.counts
-    failures = f"hpq results {sweep.id} --where 'state == failed'"
     out += _why_waiting(sweep, unmet, unclaimed)
     if unmet:
         out.append(unmet)
@@ -167,16 +166,13 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
         limits = clean(", ".join(map(str, sweep.constraints)))
         text = f"no finished trial meets the constraints: {limits}; hpq results {sweep.id}"
         out.append(Notice("constraints-unmet", text))
-    if sweep.retry_ended:
-        text = f"{clean(sweep.retry_ended)}; the rest of the retry was not run and failed"
-        out.append(Notice("retry-ended", f"{text}: {failures}"))
     if failed := counts.failed - counts.diverged:
         seen = [t for t in status.recent if t.failure and t.failure.kind.counts_as_failure]
         if seen and seen[0].failure:
             reason = clean(seen[0].failure.message)
             text = f"{failed} failed; hpq logs {seen[0].id}  {reason}"
         else:
-            text = f"{failed} failed; {failures}"
+            text = f"{failed} failed; hpq results {sweep.id} --where 'state == failed'"
         out.append(Notice("trials-failed", text))
     return [*out, *explain_troubles(sweep, status.workers)]
 

@@ -1,13 +1,21 @@
 -- The circuit breaker: decides whether a sweep's code or one of its workers makes its trials fail.
 
 -- A sweep's tail is the window of its last ten ended attempts, each with its worker and its mark: '+' for a
--- trial that passed, '-' for one that shows nothing, else the fingerprint of its failure. Retried trials have a
--- window of their own, tail_again: they may end their retry, but never hold the sweep.
+-- trial that passed, '-' for one that shows nothing, else the fingerprint of its failure. Retried trials do not
+-- enter it: that they failed is known.
 -- `evidence` is what the kind of failure shows (hpq/domain/retry_policy.py).
 local function mark_of(kind, fingerprint, evidence)
   if evidence == 'none' then return '-' end
   if evidence ~= 'code' then fingerprint = kind .. ' ' .. fingerprint end
   return (string.gsub(fingerprint, '[\n\t]', ' '))
+end
+
+-- Returns a tail with one more end.
+local function with_end(tail, worker, mark)
+  local longer = tail .. worker .. '\t' .. mark .. '\n'
+  local _, length = string.gsub(longer, '\n', '')
+  if length <= 10 then return longer end
+  return string.sub(longer, string.find(longer, '\n', 1, true) + 1)
 end
 
 -- Returns the ends in a tail, each {worker, mark}.
@@ -58,27 +66,6 @@ local function is_alone(others, passed, in_a_row)
   return others == 0 and ((in_a_row >= 3 and passed >= 2) or in_a_row >= 5)
 end
 
--- Returns the retried trials that wait to `failed`, at most MOST_ENDED; the next that fails returns more.
-local function end_retry(s, kind, why)
-  local waiting = sweep_key(s.SID, 'waiting')
-  local rest = redis.call('ZRANGEBYSCORE', waiting, '-inf', int(-FRONT), 'LIMIT', 0, MOST_ENDED)
-  for _, n in ipairs(rest) do
-    local t, f = read_trial(s.SID, n, 'again'), redis.call('HMGET', trial_key(s.SID, n), 'again_error', 'again_fingerprint')
-    local was, text = t.again, f[1]
-    if was == '' then was, text = kind, why end  -- it had not failed
-    finish(s, t, 'failed', {'kind', was, 'error', text, 'fingerprint', f[2], 'not_run', 1})
-    if was == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', 1) end
-  end
-  if #rest == 0 then return end
-  set(s, 'retry_ended', why)
-  sweep_event(s.SID, 'retry_ended', 0, 0, 'why', why, 'count', #rest)
-end
-
--- Halts what has failed: a retry, or else the whole sweep.
-local function halt(s, t, kind, why)
-  if t.again then end_retry(s, kind, why) else sweeps().hold(s, t.N, t.attempt, why) end
-end
-
 -- Holds a sweep at its third trial without the sweep's metric if no trial has reported that metric.
 local function hold_if_unreported(s, t, why)
   if redis.call('HINCRBY', s.KEY, 'n_unreported', 1) ~= 3 then return end
@@ -89,16 +76,15 @@ local function hold_if_unreported(s, t, why)
   sweeps().hold(s, t.N, t.attempt, 'the first 3 trials lack the metric: ' .. why)
 end
 
--- Halts if the first five trials of the window, or eight of the last ten, fail alike on two
+-- Holds a sweep if the first five trials of the window, or eight of the last ten, fail alike on two
 -- workers or on the only worker.
-local function hold_if_alike(s, t, kind, worker, last)
-  local mark = last[#last][2]
+local function hold_if_alike(s, t, worker, mark, last)
   local same, others = compare(last, worker, mark)
   if not ((same == #last and same >= 5) or same >= 8) then return end
   if others > 0 and others < same or not has_peer(s, worker) then
-    halt(s, t, kind, same .. ' of ' .. #last .. (t.again and ' retried' or '') .. ' trials failed: ' .. mark)
+    sweeps().hold(s, t.N, t.attempt, same .. ' of ' .. #last .. ' trials failed: ' .. mark)
   end
 end
 
-return {mark_of = mark_of, ends_in = ends_in, streak = streak, compare = compare, is_alone = is_alone, has_peer = has_peer, hold_if_unreported = hold_if_unreported,
+return {mark_of = mark_of, with_end = with_end, ends_in = ends_in, streak = streak, compare = compare, is_alone = is_alone, has_peer = has_peer, hold_if_unreported = hold_if_unreported,
   hold_if_alike = hold_if_alike}
