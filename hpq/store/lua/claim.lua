@@ -34,62 +34,61 @@ end
 -- differently.
 local function longer(least) return 1.1 * (least or 0) end
 
--- Returns the next trial of a sweep, or nil: requeued trials first, then by number, then retried ones.
+-- True if a trial that begins now is expected to outlast this worker, or a run of `least` ms was cut off.
+local function is_too_long(s, least)
+  if not left or not (s.IS_SHORT or longer(least) > left) then return false end
+  short = s.SID
+  return true
+end
+
+-- The other workers that may claim from a sweep, read once however many trials wait: whether one is on
+-- another host, whether one is idle, and their file stores.
+local function others(s)
+  if s.OTHERS then return s.OTHERS end
+  s.OTHERS = {stores = {}}
+  for _, other in ipairs(workers().candidates(s)) do
+    if other.host ~= host then s.OTHERS.is_far = true end
+    if other.name ~= worker then
+      if other.idle then s.OTHERS.is_idle = true end
+      if is_set(other.store) then s.OTHERS.stores[other.store] = true end
+    end
+  end
+  return s.OTHERS
+end
+
+-- Says why a trial that waits should not begin on this worker now; nil if it should.
+local function refusal(s, n)
+  local f = redis.call('HMGET', trial_key(s.SID, n), 'avoid', 'avoid_ms', 'worker', 'checkpoint', 'least_ms')
+  local avoid, waited, before, checkpoint, least = f[1], NOW - tonumber(f[2] or 0), f[3], f[4], f[5]
+  local store = checkpoint and files().store_of(checkpoint)
+  if store and store ~= w.store_id and others(s).stores[store] then
+    return 'another worker, however busy, has the store of its checkpoint'
+  end
+  if not checkpoint and is_too_long(s, least) then return 'it would outlast this worker' end
+  if avoid ~= host or waited > 2 * FRESH_MS then return end
+  if others(s).is_far then return 'another host should try it' end
+  -- Briefly only, since that worker may be busy by then.
+  if before == worker and others(s).is_idle and waited < BRIEF_MS then return 'an idle worker should try it' end
+end
+
+-- The scores of trials that wait, in the order in which they are claimed, and how many of each are looked at.
+local REQUEUED, NEW, RETRIED = {int(1 - FRONT), 0, 100}, {'(0', '+inf', 1}, {'-inf', int(-FRONT), 100}
+
+-- Returns the next trial of a sweep, or nil.
 local function pick(s)
   local waiting = sweep_key(s.SID, 'waiting')
   local first = redis.call('ZRANGE', waiting, 0, 0, 'WITHSCORES')
-  -- True if a trial that begins now is expected to outlast this worker, or a longer run of it was cut off.
-  local function is_too_long(least)
-    if not left or not (s.IS_SHORT or longer(least) > left) then return false end
-    short = s.SID
-    return true
+  if not first[1] then return end
+  if tonumber(first[2]) > 0 then  -- all are new
+    if is_too_long(s) then return end
+    return first[1]
   end
-  if not first[1] or tonumber(first[2]) > 0 then  -- none of them ran before
-    return first[1] and not is_too_long() and first[1]
-  end
-
-  -- The other workers that may claim from a sweep, read once however many trials wait: whether one is on
-  -- another host, whether one is idle, and their file stores.
-  local found
-  local function others()
-    if found then return found end
-    found = {stores = {}}
-    for _, other in ipairs(workers().candidates(s)) do
-      if other.host ~= host then found.is_far = true end
-      if other.name ~= worker then
-        if other.idle then found.is_idle = true end
-        if is_set(other.store) then found.stores[other.store] = true end
-      end
-    end
-    return found
-  end
-
-  -- The file store that holds a trial's checkpoint if this worker lacks that store.
-  local function store_elsewhere(pointer)
-    local store = pointer and files().store_of(pointer)
-    return store ~= w.store_id and store
-  end
-  -- True if a trial should go to another worker: to one that has its checkpoint, however busy; to
-  -- another host, else to an idle worker of this host. The last is awaited briefly only, since that
-  -- worker may be busy by then.
-  local function elsewhere(n)
-    local f = redis.call('HMGET', trial_key(s.SID, n), 'avoid', 'avoid_ms', 'worker', 'checkpoint', 'least_ms')
-    local store, waited = store_elsewhere(f[4]), NOW - tonumber(f[2] or 0)
-    if store and others().stores[store] then return true end
-    if not f[4] and is_too_long(f[5]) then return true end
-    if f[1] ~= host or waited > 2 * FRESH_MS then return false end
-    return others().is_far or (f[3] == worker and others().is_idle and waited < BRIEF_MS)
-  end
-  local function begun(from, upto)
-    for _, n in ipairs(redis.call('ZRANGEBYSCORE', waiting, from, upto, 'LIMIT', 0, 100)) do
-      if not elsewhere(n) then return n end
+  for _, scores in ipairs({REQUEUED, NEW, RETRIED}) do
+    local from, to, most = unpack(scores)
+    for _, n in ipairs(redis.call('ZRANGEBYSCORE', waiting, from, to, 'LIMIT', 0, most)) do
+      if not refusal(s, n) then return n end
     end
   end
-  local function new()
-    local n = redis.call('ZRANGEBYSCORE', waiting, '(0', '+inf', 'LIMIT', 0, 1)[1]
-    return n and not is_too_long() and n
-  end
-  return begun(int(1 - FRONT), 0) or new() or begun('-inf', int(-FRONT))
 end
 
 -- Clears what earlier attempts left, and returns the trial's record. Without a checkpoint training starts
