@@ -26,10 +26,8 @@ end
 
 if s.last_added == args.call then return {'ok', s.queue, tickets(s)} end
 if s.flag == 'cancelled' or s.flag == 'stopped' and not is_set(s.reached) then return {'over', '', 0} end
-if is_set(s.budget_ms) then
-  local fits, bound = affordable(s)
-  if fits < 1 then return {'budget', bound, 0} end
-end
+local bound = used_up(s)
+if bound ~= '' then return {'budget', bound, 0} end
 if redis.call('HLEN', params) ~= first - 1 then return {'behind', '', 0} end
 
 local want = sweeps().changing(s, function()

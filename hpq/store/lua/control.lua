@@ -34,7 +34,10 @@ function verbs.resume()
 end
 
 function verbs.stop()
-  if not is_over then set(s, 'flag', 'stopped') end
+  if not is_over then
+    set(s, 'flag', 'stopped')
+    set(s, 'reached', '')  -- a person ended it, not its target: `append` opens it no more
+  end
   sweeps().close_search(s, 'stopped')
   touched, is_more = ends().cancel_all_waiting(s, true)
 end

@@ -22,13 +22,22 @@ _CLOSE = 0.75  # similarity of a typo; at difflib's 0.6, metric would match retr
 
 
 def set_limits(session: Session, sweep: SweepView, fields: Mapping[str, str]) -> str:
-    """Change fields of a sweep, as `limits` returns them; return a line for the user."""
+    """Change fields of a sweep, as `limits` returns them; return a line for the user.
+
+    Raises:
+        UserError: `run_cap` would end amid the replicates of a set.
+    """
     rest = dict(fields)
     done = in_words({name: text for name, text in fields.items() if name != "note"})
     if "note" in fields:
         saved = "note saved" if fields["note"] else "note removed"
         done = f"{done}; {saved}" if done else saved
     cap = rest.pop("run_cap", None)
+    if cap is not None and int(cap) % sweep.replicates:
+        less = int(cap) // sweep.replicates * sweep.replicates
+        either = f"{less} or {less + sweep.replicates}" if less else f"{sweep.replicates}"
+        text = f"run_cap={cap}: the trials come in groups of {sweep.replicates} replicates; write"
+        raise UserError(f"{text} {either}", code="invalid-value")
     if sweep.budget is None and rest.keys() & {"budget_ms", "until_ms"}:
         rest = {"budget_ms": "0"} | rest
     if "priority" in rest:

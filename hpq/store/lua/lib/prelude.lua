@@ -234,13 +234,20 @@ local function close(s)
   redis.call('HDEL', key('q', s.queue, 'owners'), s.SID)
 end
 
--- Holds a sweep with a budget while none of its trials runs and none that waits fits, under the name of the key
--- that allows no more. Tells once that 80 % are spent.
+-- Returns the key of a sweep's budget that allows no further trial; '' if there is none, or a trial runs, which may
+-- take less than it has reserved.
+local function used_up(s)
+  if not is_set(s.budget_ms) or s.RUNNING > 0 then return '' end
+  local fits, bound = affordable(s)
+  return fits < 1 and bound or ''
+end
+
+-- Holds a sweep whose budget is used up while trials wait, under the name of the key that allows no more. Tells once
+-- that 80 % are spent.
 local function weigh_budget(s)
   if not is_set(s.budget_ms) then return end
-  local fits, bound = affordable(s)
   local was = s.held or ''
-  local why = s.RUNNING == 0 and s.WAITING + to_come(s) > 0 and fits < 1 and bound or ''
+  local why = s.WAITING + to_come(s) > 0 and used_up(s) or ''
   if why ~= was and (was == '' or string.find(was, '^budget%.')) then
     set(s, 'held', why)
     if why ~= '' then
