@@ -209,14 +209,16 @@ class Space:
                     raise Rejected("require", place)
         return out
 
-    def fill(self, params: Mapping[str, Json]) -> dict[str, Json]:
+    def fill(self, params: Mapping[str, Json], *, is_zipped: bool = True) -> dict[str, Json]:
         """Return a set as `check` does, also one that `exclude` or `require` rejects.
+
+        Without `is_zipped`, the parameters of `zip` keep the values that the set has.
 
         Raises:
             Rejected: a parameter of `zip` or `derive` has no value.
         """
         out = dict(params)
-        for one in self.followers:
+        for one in self.followers if is_zipped else ():
             wanted = one.value(params)
             if out.setdefault(one.name, wanted) != wanted:
                 needs = f"{one.leader}={out[one.leader]} needs {one.name}={wanted}"
@@ -260,8 +262,11 @@ class Space:
         paths = [path for path, _ in self.leaves]
         return self.complete(self.without_inactive(nest(list(zip(paths, values, strict=True)))))
 
-    def contains(self, params: Params) -> bool:
-        """True if each parameter of the space has an allowed value, and the set has no others."""
+    def contains(self, params: Params, *, is_grid: bool = False) -> bool:
+        """True if each parameter of the space has an allowed value, and the set has no others.
+
+        These are the values that draws can have, or those of the grid.
+        """
         for condition in self.when:
             is_absent = find(params, condition.path) is MISSING
             if is_absent == condition.wanted.matches(params):
@@ -272,7 +277,8 @@ class Space:
             value: Any = find(params, path)
             if value is not MISSING:
                 found.append((path, value))
-            if not (path in conditional if value is MISSING else _allows(leaf, value)):
+            is_allowed = path in conditional if value is MISSING else allows(leaf, value, is_grid)
+            if not is_allowed:
                 return False
         return self.complete(nest(found)) == dict(params)
 
@@ -286,12 +292,23 @@ def _compute(expression: Expression, values: Params, *place: str | int) -> Any:
         raise Rejected(*place, reason=f"{error} with {some}") from None
 
 
-def _allows(leaf: Distribution, value: Json) -> bool:
+def allows(leaf: Distribution, value: Json, is_grid: bool = False) -> bool:
+    """True for a value that a draw, or else the grid, can have, but for a rounding error."""
     if not isinstance(leaf, QuantizedDistribution):
         return leaf.has(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
+    if is_grid and leaf.q is not None and leaf.size is not None:
+        low, high = leaf.reach()
+        if not low - leaf.q <= value <= high:
+            return False
+        place = round((value - low) / leaf.q)  # a grid steps from the lower limit
+        return 0 <= place < leaf.size and _is_near(leaf.at(place), value)
     if leaf.has(value):
         return True
     ends = leaf.reach() if leaf.q is None else ()
-    return any(math.isclose(end, value, rel_tol=_NEAR, abs_tol=1e-12) for end in ends)
+    return any(_is_near(end, value) for end in ends)
+
+
+def _is_near(one: Json, other: float) -> bool:
+    return isinstance(one, int | float) and math.isclose(one, other, rel_tol=_NEAR, abs_tol=1e-12)

@@ -120,6 +120,7 @@ class SweepWriter:
         *,
         replicates: int = 1,
         again: bool = False,
+        whole: bool = False,
         outside: Collection[bytes] = (),
         file: str = "",
         varying: Sequence[str] = (),
@@ -127,9 +128,9 @@ class SweepWriter:
     ) -> Appended:
         """Add trials of different sets to a sweep, all in one call; return what was added.
 
-        Sets that the sweep has are left out, unless `again`. `outside` are the identities of those
-        outside its space. `file` is the sweep file that describes them, as
-        `wire.sweep.encode_appended_file` encodes it.
+        Sets that the sweep has are left out, unless `again`; if it has any, `whole` adds nothing.
+        `outside` are the identities of those outside its space. `file` is the sweep file that
+        describes them, as `wire.sweep.encode_appended_file` encodes it.
 
         Raises:
             NotFound: the sweep does not exist.
@@ -142,7 +143,7 @@ class SweepWriter:
             known = self._known(sid, sets)
             new = [one for one in sets if again or one.identity not in known]
             first = total + 1
-            if not new:
+            if not new or (whole and len(new) < len(sets)):
                 return Appended(first=first)
             rows: list[NewRow] = []
             numbers = ""

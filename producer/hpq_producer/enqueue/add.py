@@ -1,59 +1,19 @@
-"""Add trials to an existing sweep: read and check their parameter sets, and write them in one call.
-
-The sets are words, Python mappings, a file, or draws. The space that they are checked against is in
-the sweep's signed record, so that nothing unsigned in Redis becomes a parameter.
-"""
+"""Add trials of checked parameter sets to an existing sweep, in one call."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice, product
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from hpq.access.session import Session
+from hpq.code.bundle import read_kept
 from hpq.code.signing import RowSigner
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SweepView
-from hpq.domain.trainer_specs import BUILT_IN
-from hpq.domain.trial import Json, Params, TrialView, flatten
-from hpq.errors import SweepFileError, UserError
-from hpq.search import samplers
-from hpq.search.samplers import Search
-from hpq.search.space import Space
-from hpq.store.scripts import BATCH_ROWS
-from hpq.store.wire.search import decode_search
-from hpq.store.wire.sweep import encode_appended_file
-from hpq.yamlfile import yaml_reader
-from hpq.yamlfile.document import check_text, known_document, read
-from hpq.yamlfile.problems import Problems, SourceMap, dotted
-from hpq.yamlfile.yaml_reader import Document
+from hpq.domain.trial import TrialView
+from hpq.errors import UserError
 from hpq_producer.capacity import check_capacity
-from hpq_producer.sweepfile import parameters
-from hpq_producer.sweepfile.check_code import check_known
-from hpq_producer.sweepfile.conditions import add_unknown
-from hpq_producer.sweepfile.load import load
-from hpq_producer.sweepfile.parameters import ENTRY, listed_sets
-from hpq_producer.sweepfile.points import Point, PointRules, read_point, read_points
-from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets, points_first
-
-MOST = 10_000  # trials of a call: about 0.2 s of the server
-_SWEEP_KEYS = ("method", "parameters")
-_NO_SETS = (
-    "neither parameter sets of this sweep nor a sweep file; write a list such as - {lr: 0.1}, or a"
-    " grid such as lr: [0.1, 0.01]"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewSets:
-    """Checked parameter sets for a sweep; `file` is the record of the sweep file that has them."""
-
-    points: tuple[Point, ...]
-    varying: tuple[str, ...]
-    file: str = ""
-    notes: tuple[str, ...] = ()
+from hpq_producer.enqueue.new_sets import NewSets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,224 +31,6 @@ class Added:
     notes: tuple[str, ...] = ()
 
 
-class SetReader:
-    """Reads parameter sets for one sweep, by the rules of its sweep file.
-
-    Raises:
-        UserError: this machine's key did not sign the sweep, or it only repeats trials of another.
-    """
-
-    def __init__(self, session: Session, sweep: SweepView, *, may_be_outside: bool = False) -> None:
-        self._session = session
-        self._sweep = sweep
-        self._may_be_outside = may_be_outside
-        self.signer = RowSigner.required(session.settings, sweep)
-        self._search: Search | None = None
-        if sweep.search:
-            self._search = decode_search(sweep.id, sweep.search)
-        elif sweep.method != LIST:
-            raise UserError(f"{sweep.id} confirms trials of another sweep; add trials to that one")
-
-    def words(self, words: Sequence[str]) -> NewSets:
-        """Read one set from NAME=VALUE words.
-
-        Raises:
-            UserError: a word has no '=', or a name comes twice.
-            SweepFileError: the set is not of the sweep's space.
-        """
-        values: dict[str, Json] = {}
-        flags: dict[tuple[str | int, ...], str] = {}
-        for text in words:
-            name, equals, value = text.partition("=")
-            if not (equals and name):
-                raise UserError(f"{text}: write NAME=VALUE, e.g. lr=0.01")
-            if name in values:
-                raise UserError(f"{text}: {name} has two values; remove one")
-            check_text(value, text)
-            values[name] = yaml_reader.parse(value or "''", text).data
-            flags[(name,)] = text
-        return self._checked([values], SourceMap(file="hpq add", flags=flags), is_one=True)
-
-    def mappings(self, sets: Sequence[Params]) -> NewSets:
-        """Read sets of Python.
-
-        Raises:
-            SweepFileError: a set is not of the sweep's space.
-        """
-        data: list[Json] = [dict(one) if isinstance(one, Mapping) else one for one in sets]
-        return self._checked(data, SourceMap(file="add"))
-
-    def file(self, path: Path, count: int | None = None) -> NewSets:
-        """Read a file: a list of sets, a grid of values, or a sweep file, of which N are drawn.
-
-        Raises:
-            SweepFileError: the file is invalid, or a set is not of the sweep's space.
-        """
-        text = read(path)
-        keys = (*self._names(), *_SWEEP_KEYS)
-        document = known_document(
-            text, str(path), keys, _NO_SETS, code="sweep-file-invalid", may_be_list=True
-        )
-        data = document.data
-        if isinstance(data, dict) and not data.keys().isdisjoint(_SWEEP_KEYS):
-            return self._of_sweep_file(load(path, limit=None), text, count)
-        if count is not None:
-            raise UserError(f"--count draws from a sweep file; {path} lists parameter sets")
-        if isinstance(data, dict):
-            return self._checked([*_combinations(data, path)], SourceMap(file=str(path)))
-        return self._checked(_unwrapped(data), _without_entries(document))
-
-    def draws(self, count: int) -> NewSets:
-        """Draw the next sets of the sweep's own sequence; of bayes, random ones.
-
-        Raises:
-            UserError: the sweep is a list, or has no room for a set in `count` trials.
-        """
-        search = self._search
-        if search is None:
-            text = f"{self._sweep.id} is a list of parameter sets, so none can be drawn"
-            raise UserError(text, code="sets-listed")
-        if self._sweep.method == "grid":
-            is_shuffled = self._sweep.spec.get("order") == "shuffle"
-            every = samplers.grid(search.space, shuffle=is_shuffled, seed=search.seed)
-        else:
-            every = samplers.random(search.space, None, search.seed)
-        found = self._missing(every, count)
-        return self._drawn(found, count, self._sweep.varying)
-
-    def _of_sweep_file(self, spec: SweepSpec, text: str, count: int | None) -> NewSets:
-        """Read the sets of another sweep file: all of a grid, or N draws."""
-        self._check_names(spec)
-        if count is None and spec.method != "grid":
-            raise UserError(f"{spec.method} draws its sets; write how many: --count N")
-        if count is None:
-            total = spec.trials or 0
-            self._check_count(total // spec.keys.replicates)
-            found = list(parameter_sets(spec))
-        else:
-            space = spec.space
-            assert space is not None
-            keys = spec.keys.model_copy(update={"run_cap": None})
-            if spec.method == "bayes":
-                keys = keys.model_copy(update={"method": "random"})
-            every = parameter_sets(replace(spec, keys=keys, points=()))
-            is_same = self._search is not None and space == self._search.space
-            if spec.method != "grid" and not is_same and space.outcomes is None:
-                # The quantiles of the sweep's own draws are used.
-                before = self._sweep.counts.total // self._sweep.replicates
-                every = islice(every, before, None)
-            found = self._missing(points_first(spec.points, every), count)
-        varying = tuple(dict.fromkeys((*spec.varying, *self._sweep.varying)))
-        return self._drawn(found, count, varying, encode_appended_file(spec.source, text))
-
-    def _drawn(
-        self,
-        found: Sequence[ParameterSet],
-        count: int | None,
-        varying: Sequence[str],
-        file: str = "",
-    ) -> NewSets:
-        space = self._search.space if self._search else None
-        points = (Point(one, space is not None and not space.contains(one)) for one in found)
-        notes: tuple[str, ...] = ()
-        if count is not None and len(found) < count // self._sweep.replicates:
-            notes = (f"the space has {len(found)} further parameter sets only",)
-        return NewSets(points=tuple(points), varying=tuple(varying), file=file, notes=notes)
-
-    def _missing(self, every: Iterable[ParameterSet], count: int) -> list[ParameterSet]:
-        """Return the next sets that the sweep lacks, for N trials."""
-        wanted = count // self._sweep.replicates
-        if wanted < 1:
-            raise UserError(f"--count {count}: write at least {self._sweep.replicates}")
-        self._check_count(wanted)
-        source = iter(every)
-        new: list[ParameterSet] = []
-        while len(new) < wanted and (chunk := list(islice(source, BATCH_ROWS))):
-            exists = self._session.reader.sweeps.has_identities(
-                self._sweep.id, [params.identity for params in chunk]
-            )
-            new += [one for one, is_there in zip(chunk, exists, strict=True) if not is_there]
-        return new[:wanted]
-
-    def _check_count(self, sets: int) -> None:
-        total = sets * self._sweep.replicates
-        if total > MOST:
-            text = f"{total:,} trials, more than {MOST:,}; add them in several calls"
-            raise UserError(text, code="too-many-sets")
-
-    def _checked(self, data: list[Json], source_map: SourceMap, *, is_one: bool = False) -> NewSets:
-        """Check given sets; `is_one`: their paths have no index."""
-        self._check_count(len(data))
-        out = Problems(source_map)
-        if self._search is None:
-            points = self._checked_list(data, out)
-        else:
-            is_grid = self._sweep.method == "grid"
-            rules = PointRules(self._search.space, is_grid, self._may_be_outside)
-            if is_one:
-                points = tuple(filter(None, [read_point(data[0], (), rules, out)]))
-            else:
-                points = read_points(data, rules, out, ())
-            self._check_trainer(points, out)
-        out.raise_errors()
-        notes = tuple(warning.text for warning in out.sorted_warnings())
-        return NewSets(points=points, varying=self._varying(points), notes=notes)
-
-    def _checked_list(self, data: list[Json], out: Problems) -> tuple[Point, ...]:
-        """Check sets for a sweep that lists its own: any value, but no unknown name."""
-        trainer = BUILT_IN.get(self._sweep.launch.trainer)
-        entries: list[Json] = [{ENTRY: item} for item in data]
-        found = parameters.read_sets(entries, trainer, out)
-        known: dict[tuple[str, ...], None] = {(name,): None for name in self._names()}
-        for index, item in enumerate(data):
-            for name in item if isinstance(item, dict) else ():
-                if known and (name,) not in known:
-                    add_unknown((index, name), name, known, out)
-        return tuple(map(Point, found))
-
-    def _check_trainer(self, points: Iterable[Point], out: Problems) -> None:
-        """Report values that a built-in trainer rejects; those of the space were checked."""
-        trainer = BUILT_IN.get(self._sweep.launch.trainer)
-        for point in points if trainer is not None else ():
-            for name, value in point.params.items() if point.is_outside else ():
-                assert trainer is not None
-                check_known(trainer, name, [((name,), value)], out)
-
-    def _names(self) -> list[str]:
-        """Return the first names of the sweep's parameters, and nested ones with dots."""
-        if self._search is None:
-            sets = listed_sets(self._sweep.spec.get(LIST))
-            return list(dict.fromkeys(name for params in sets for name in params))
-        space = self._search.space
-        paths = [*space.parameters, *((name,) for name, _ in space.derive)]
-        return list(dict.fromkeys([*(path[0] for path in paths), *map(".".join, paths)]))
-
-    def _check_names(self, spec: SweepSpec) -> None:
-        """Refuse a sweep file with a parameter that the sweep does not have."""
-        assert spec.space is not None
-        out = Problems(spec.source_map)
-        known: dict[tuple[str, ...], None] = {(name,): None for name in self._names()}
-        derived = [(name,) for name, _ in spec.space.derive]
-        for path in [*spec.space.parameters, *derived] if known else ():
-            if (".".join(path),) not in known:
-                add_unknown(parameters.path_of(path), dotted(path), known, out)
-        out.raise_errors()
-
-    def _varying(self, points: Sequence[Point]) -> tuple[str, ...]:
-        """Return the names that vary with these sets, which may change a constant."""
-        varying = dict.fromkeys(self._sweep.varying)
-        if self._search is None:
-            listed = map(ParameterSet, listed_sets(self._sweep.spec.get(LIST)))
-            every = (*listed, *(point.params for point in points))
-            return tuple(varying | dict.fromkeys(parameters.varying(every)))
-        constants = _constants(self._search.space)
-        for point in points if any(point.is_outside for point in points) else ():
-            for name, value in flatten(point.params).items():
-                if name in constants and constants[name] != value:
-                    varying[name] = None
-        return tuple(varying)
-
-
 def add_sets(
     session: Session,
     sweep: SweepView,
@@ -302,22 +44,28 @@ def add_sets(
 
     Raises:
         NotFound: the sweep was removed.
-        UserError: the sweep was stopped or cancelled, or its budget is used.
+        UserError: the sweep was stopped or cancelled, its budget is used, or its code was deleted.
         OutOfReach: the server has no room for the trials.
     """
-    wanted = [point.params for point in sets.points]
-    for line in check_capacity(session, len(wanted) * sweep.replicates):
+    _refuse_without_code(session, sweep)
+    for line in check_capacity(session, len(sets.points) * sweep.replicates):
         warn(line)
-    done = session.writer().append(
-        sweep.id,
-        wanted,
-        replicates=sweep.replicates,
-        again=again,
-        outside={point.params.identity for point in sets.points if point.is_outside},
-        file=sets.file,
-        varying=sets.varying,
-        sign=signer.sign,
-    )
+    while True:
+        wanted = [point.params for point in sets.points]
+        done = session.writer().append(
+            sweep.id,
+            wanted,
+            replicates=sweep.replicates,
+            again=again,
+            whole=sets.redraw is not None,
+            outside={point.params.identity for point in sets.points if point.is_outside},
+            file=sets.file,
+            varying=sets.varying,
+            sign=signer.sign,
+        )
+        if done.trials or not wanted or sets.redraw is None:
+            break
+        sets = sets.redraw()  # a suggester, or another `hpq add`, has added some of these
     numbers = range(done.first, done.first + done.trials)
     by_set = {
         one.identity: done.first + place * sweep.replicates for place, one in enumerate(done.sets)
@@ -341,36 +89,15 @@ def add_sets(
     )
 
 
-def _combinations(data: Mapping[str, Json], path: Path) -> Iterator[Json]:
-    """Yield the sets of a grid of values; the last name varies fastest.
-
-    Raises:
-        UserError: there are too many.
-    """
-    lists = [value if isinstance(value, list) else [value] for value in data.values()]
-    if (total := math.prod(map(len, lists))) > MOST:
-        text = f"{path}: {total:,} parameter sets, more than {MOST:,}; add them in several calls"
-        raise UserError(text, code="too-many-sets")
-    if not total:
-        raise SweepFileError(f"{path}: a parameter without values; write at least one")
-    for values in product(*lists):
-        yield dict(zip(data, values, strict=True))
-
-
-def _unwrapped(data: Json) -> list[Json]:
-    """Return the sets of a list, which may be entries of a sweep file that lists its sets."""
-    assert isinstance(data, list)
-    return [item[ENTRY] if isinstance(item, dict) and [*item] == [ENTRY] else item for item in data]
-
-
-def _without_entries(document: Document) -> SourceMap:
-    """Return the positions of a list's sets without the key of an entry."""
-    positions = {
-        tuple(part for part in path if part != ENTRY): place
-        for path, place in document.source_map.positions.items()
-    }
-    return replace(document.source_map, positions=positions)
-
-
-def _constants(space: Space) -> dict[str, Json]:
-    return {".".join(names): leaf.at(0) for names, leaf in space.leaves if leaf.size == 1}
+def _refuse_without_code(session: Session, sweep: SweepView) -> None:
+    """Raise UserError if a sweep has ended, and no copy of its code is left to run again."""
+    launch = sweep.launch
+    if not (sweep.state.is_over and launch.bundled):
+        return
+    if session.writer().has_bundle(sweep.bundle) or read_kept(session.settings.home, launch.code):
+        return
+    text = (
+        f"{sweep.id} has ended, and there is no copy of its code (deleted for newer code, or on"
+        " another machine); enqueue its file again: hpq enqueue FILE --reuse"
+    )
+    raise UserError(text, code="code-not-kept")

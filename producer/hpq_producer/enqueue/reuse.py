@@ -114,7 +114,7 @@ def reusable_sets(older: OlderResults, spec: SweepSpec) -> Iterator[ParameterSet
         is_whole = every[0] == first and all(other in older for other in every)
         if spec.space is None or not is_whole or not taken.isdisjoint(every):
             continue
-        if spec.space.contains(params):
+        if spec.space.contains(params, is_grid=spec.method == "grid"):
             taken.update(every)
             yield params
 

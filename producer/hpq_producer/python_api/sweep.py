@@ -293,7 +293,8 @@ class Sweep:
             NotFound: the sweep was removed.
         """
         # What reads sweep files takes 0.1 s to import.
-        from hpq_producer.enqueue.add import SetReader, add_sets  # noqa: PLC0415
+        from hpq_producer.enqueue.add import add_sets  # noqa: PLC0415
+        from hpq_producer.enqueue.new_sets import SetReader  # noqa: PLC0415
 
         given = plain_data([sets] if isinstance(sets, Mapping) else list(sets), "set")
         with api_session(self.id) as session:

@@ -15,9 +15,9 @@ from hpq.domain.trial import Json
 from hpq.errors import BadParams
 from hpq.search.conditions import MISSING, Names, find, nest
 from hpq.search.distributions import Distribution
-from hpq.search.space import Rejected, Space
+from hpq.search.space import Rejected, Space, allows
 from hpq.yamlfile.problems import KeyPath, Problems, dotted, shown
-from hpq_producer.sweepfile.conditions import add_unknown, is_reachable, leaf_of
+from hpq_producer.sweepfile.conditions import add_unknown, leaf_of
 from hpq_producer.sweepfile.parameters import check_value
 
 _FORM = "{lr: 0.1, momentum: 0.9}"
@@ -33,7 +33,7 @@ class Point(NamedTuple):
 class PointRules(NamedTuple):
     """The space that points are checked against; `may_be_outside` allows others of the same types.
 
-    Such a point may also match `exclude`, or break `require`.
+    Such a point may also match `exclude`, or break `require` or `zip`.
     """
 
     space: Space
@@ -73,7 +73,7 @@ def read_point(item: Json, path: KeyPath, rules: PointRules, out: Problems) -> P
         return None
     is_outside = False
     for names, value in values.items():
-        if not is_reachable(leaves[names], value, rules.is_grid):
+        if not allows(leaves[names], value, rules.is_grid):
             is_outside = True
             _check_outside(leaves[names], value, (*path, *names), rules, out)
     if len(out.errors) > before:
@@ -128,9 +128,9 @@ def _complete(point: dict[str, Json], is_outside: bool, rules: PointRules) -> Po
     try:
         params = ParameterSet(rules.space.check(point))
     except Rejected as error:
-        if not rules.may_be_outside or error.place[0] not in ("exclude", "require"):
+        if not rules.may_be_outside or error.place[0] not in ("exclude", "require", "zip"):
             raise
-        params = ParameterSet(rules.space.fill(point))
+        params = ParameterSet(rules.space.fill(point, is_zipped=False))
         is_outside = True
     params.identity  # noqa: B018 - reports a set that is too large
     return Point(params, is_outside)

@@ -403,3 +403,106 @@ def test_an_add_that_is_always_behind_gives_up_and_says_how_to_go_on(
         writer.append(sid, [ParameterSet(x=9)])
     assert reader.sweeps.get(sid).counts.total == 1
     assert reader.trials.get(TrialId(sweep=sid, number=1)).params == {"x": 1}
+
+
+def test_a_run_cap_that_would_tear_replicates_apart_is_refused(
+    desk: Desk, store: TrialStore, take: Take
+) -> None:
+    sid = desk.sweep(BAYES + "replicates: 2\n")
+    refused(desk.hpq("set", sid, "run_cap=5", "priority=3"), "invalid-value", "4 or 6")
+    sweep = desk.reader.sweeps.get(sid)
+    assert (sweep.run_cap, sweep.priority) == (4, 0)
+    for cap in ("6", "0"):
+        assert desk.hpq("set", sid, f"run_cap={cap}").returncode == 0
+    assert desk.reader.sweeps.get(sid).run_cap == 0
+
+
+def test_an_ended_sweep_whose_code_was_deleted_does_not_open_again(
+    desk: Desk, store: TrialStore, take: Take, redis: Redis, keys: Keys
+) -> None:
+    sid = desk.sweep(GRID)
+    sweep = desk.reader.sweeps.get(sid)
+    redis.hset(keys.sweep(sid), "bundle", "")  # as lua/lib/sharing.lua deletes it
+    redis.delete(keys.bundle(sweep.bundle))
+    assert desk.add(sid, "x=4", "--outside")["added"] == [4]  # it is not over
+    while isinstance(claim := take(), Claim):
+        end(store, claim, 0.5)
+    refused(desk.hpq("add", sid, "x=5", "--outside"), "code-not-kept", "--reuse")
+    assert len(desk.trials(sid)) == 4
+    assert desk.reader.sweeps.get(sid).state is SweepState.FINISHED
+
+
+def test_a_person_who_stops_a_sweep_that_its_target_stops_has_the_last_word(
+    desk: Desk, store: TrialStore, take: Take, control: SweepControl
+) -> None:
+    sid = desk.sweep(GRID.replace("{name: loss}", "{name: loss, target: 0.2}"))
+    first, second = take(), take()
+    assert isinstance(first, Claim) and isinstance(second, Claim)
+    end(store, first, 0.1)
+    assert desk.hpq("stop", sid, "--yes").returncode == 0
+    refused(desk.hpq("add", sid, "x=4", "--outside"), "sweep-over")
+    end(store, second, 0.5)
+    refused(desk.hpq("add", sid, "x=4", "--outside"), "sweep-over")
+    assert len(desk.trials(sid)) == 3
+
+
+@pytest.mark.parametrize("text", [RANDOM, BAYES])
+def test_count_adds_so_many_although_others_add_the_same_draws_first(
+    desk: Desk, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sid = desk.sweep(text)
+    before = desk.reader.sweeps.get(sid).counts.total
+    append = SweepWriter.append
+
+    def late(writer: SweepWriter, *args: object, **more: object) -> object:
+        monkeypatch.setattr(SweepWriter, "append", append)
+        desk.add(sid, "--count", "2")
+        return append(writer, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SweepWriter, "append", late)
+    assert len(desk.add(sid, "--count", "3")["added"]) == 3
+    trials = params_of(desk, sid)
+    assert len(trials) == before + 5 and len({str(one) for one in trials}) == before + 5
+
+
+def test_hours_that_running_trials_reserve_are_not_used_up_yet(
+    desk: Desk, store: TrialStore, take: Take, redis: Redis, keys: Keys
+) -> None:
+    sid = desk.sweep(GRID + "timeout: 1h\nbudget: {gpu_hours: 1}\n")
+    claim = take()
+    assert isinstance(claim, Claim)
+    assert desk.add(sid, "x=4", "--outside")["added"] == [4]
+    end(store, claim, 0.5, ran_ms=3_600_000)
+    assert desk.reader.sweeps.get(sid).state is SweepState.HELD
+    refused(desk.hpq("add", sid, "x=5", "--outside"), "budget-spent")
+
+
+def test_a_grid_has_its_own_steps_inside_its_space(desk: Desk) -> None:
+    sid = desk.sweep(
+        GRID.replace(
+            "{values: [1, 2, 3]}", "{distribution: q_uniform, min: 0.05, max: 0.95, q: 0.1}"
+        )
+    )
+    total = len(desk.trials(sid))
+    assert desk.add(sid, "x=0.15")["exists"][0]["trial"] == 2
+    refused(desk.hpq("add", sid, "x=0.17"), "outside-space")
+    (desk.folder / "wide.yaml").write_text(
+        GRID.replace(
+            "{values: [1, 2, 3]}", "{distribution: q_uniform, min: 0.05, max: 1.15, q: 0.1}"
+        )
+    )
+    found = desk.add(sid, "--file", "wide.yaml")
+    assert len(found["exists"]) == total and len(found["added"]) == 2
+    by_hand = desk.add(sid, *(f"x={value}" for value in ("0.95",)), "--outside")
+    assert by_hand["outside"] == [] and found["outside"] == found["added"]
+
+
+def test_zipped_values_may_be_outside_the_space_together(desk: Desk) -> None:
+    zipped = GRID.replace("[1, 2, 3]", "[1, 2]") + "  y: {values: [3, 4]}\nzip: [[x, y]]\n"
+    sid = desk.sweep(zipped)
+    refused(desk.hpq("add", sid, "x=1", "y=4"), "condition-unmet")
+    refused(desk.hpq("add", sid, "x=9", "y=3"), "outside-space")
+    refused(desk.hpq("add", sid, "x=9", "--outside"), "missing-parameter")
+    assert desk.add(sid, "x=9", "y=3", "--outside")["outside"] == [3]
+    assert desk.add(sid, "x=1", "y=4", "--outside")["outside"] == [4]
+    assert params_of(desk, sid)[2:] == [{"x": 9, "y": 3}, {"x": 1, "y": 4}]

@@ -14,7 +14,8 @@ from hpq.errors import UserError
 from hpq.notice import print_message, warn
 from hpq_producer.commands.common_flags import Other, Output
 from hpq_producer.commands.make_sweep.set_text import describe_set
-from hpq_producer.enqueue.add import Added, NewSets, SetReader, add_sets
+from hpq_producer.enqueue.add import Added, add_sets
+from hpq_producer.enqueue.new_sets import NewSets, SetReader
 from hpq_views.targets import complete_sweep_ids, owned_sweep
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.text import clean, first_of, trials_of, value

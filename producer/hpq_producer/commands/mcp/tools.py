@@ -24,8 +24,9 @@ from hpq_producer.commands.make_sweep.enqueue import enqueued_record
 from hpq_producer.commands.make_sweep.plan import plan_record
 from hpq_producer.commands.mcp import answer
 from hpq_producer.commands.mcp.root import Root
-from hpq_producer.enqueue.add import SetReader, add_sets
+from hpq_producer.enqueue.add import add_sets
 from hpq_producer.enqueue.enqueue_sweep import enqueue_sweep
+from hpq_producer.enqueue.new_sets import SetReader
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.output_records import trial_record
 from hpq_views.analysis.selection import Selection, refuse_altered
