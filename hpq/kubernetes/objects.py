@@ -15,7 +15,7 @@ WORKER_SELECTOR = "app.kubernetes.io/name=hpq-worker"
 _SAYS_NOTHING = ("ContainerCreating", "PodInitializing", "")
 _COUNT = re.compile(r"^\d+ ")
 _UNSET = re.compile(r"failed quota: (\S+): must specify ([\w.,/-]+)")
-_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: ([^,]+), used: ([^,]+), limited: ([^,]+)")
+_QUOTA = re.compile(r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)")
 NODE_LOST = "its node is not ready"
 _MAX_LENGTH = 160
 _ID = re.compile(r" \[[a-z-]+\]$")  # of an error, as a worker logs it

@@ -18,7 +18,7 @@ from hpq.notice import Notice, plural, print_message, tagged
 from hpq.redis.client import TRANSIENT, short_reason
 from hpq.store.reader import StoreReader
 from hpq_views.text.text import planned
-from hpq_views.why.waiting import explain_waiting, without_counts
+from hpq_views.why.waiting import explain_missing_pods, explain_waiting, without_counts
 
 BLOCK_MS = 1000  # below the client's socket timeout
 BATCH = 500
@@ -105,9 +105,10 @@ def wait_until_over(session: Session, sid: str, timeout_s: float | None = None) 
         status = change.status
         late = None
         why = explain_waiting(status, session)
-        if why and without_counts(why.text) not in printed:
-            print_message(f"hpq: {why}")
-            printed.add(without_counts(why.text))
+        for reason in [why] if why else explain_missing_pods(status, session):
+            if without_counts(reason.text) not in printed:
+                print_message(f"hpq: {reason}")
+                printed.add(without_counts(reason.text))
         if is_over_or_held(status):
             break
         if deadline is not None and time.monotonic() > deadline:

@@ -1,7 +1,8 @@
-"""What commands say of a cluster in which no pod runs: the same words, read while nothing runs."""
+"""What commands say of a cluster in which no pod runs, or fewer than were asked for."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -13,6 +14,7 @@ from hpq.access import connection_record
 from hpq.access.connection_record import BACKGROUND, ConnectionRecord
 from hpq.access.session import open_session
 from hpq.domain.attempt import WorkerPresence
+from hpq.errors import OutOfReach
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_views.text.style import TerminalInfo
@@ -21,9 +23,16 @@ from hpq_views.watch.scene import SceneReader
 from hpq_views.why import pods
 from hpq_views.why.pods import PodReasons
 from tests.support.desk import Desk
-from tests.support.kube_api import SEEN, KubeApi, workers
+from tests.support.kube_api import SEEN, KubeApi, pod, workers
 
 SWEEP = "program: train.py\nmetric: {name: loss}\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
+DIGITS = SWEEP.replace("program: train.py", "trainer: digits").replace("{x:", "{hidden:")
+QUOTA = (
+    'pods "p" is forbidden: exceeded quota: few, requested: cpu=1,pods=1, used: cpu=2,pods=2,'
+    " limited: cpu=8,pods=2"
+)
+FIELDS = {"pod": "p1", "takes": json.dumps(["digits"])}
+READY = pod("p1", conditions=[{"type": "Ready", "status": "True"}])
 COMMANDS = (
     ["enqueue", "sweep.yaml", "--new"],
     ["ls"],
@@ -77,15 +86,50 @@ def test_every_command_prints_the_words_of_one_reading(connected: Desk, api: Kub
     assert api.asked == []  # the first enqueue has read them
 
 
-def test_while_a_worker_is_live_no_command_reads_the_pods(
+def live(store: TrialStore) -> None:
+    """Register a worker of queue `default` that claims nothing."""
+    who = WorkerPresence(name="w1", host="h", queue="default", fields=FIELDS)
+    store.present(who, idle=True, lifetime_ms=600_000)
+
+
+def test_beside_a_live_worker_only_workers_and_wait_read_the_pods(
     connected: Desk, api: KubeApi, store: TrialStore
 ) -> None:
-    who = WorkerPresence(name="w1", host="h", queue="default", fields={"pod": "p1"})
-    store.present(who, idle=True, lifetime_ms=600_000)
+    live(store)
     connected.sweep(SWEEP)
     for words in COMMANDS:
-        connected.hpq(*words)
+        if words[0] not in ("workers", "wait"):
+            connected.hpq(*words)
     assert api.asked == []
+
+
+@pytest.mark.parametrize("command", [["workers"], ["wait", "--timeout", "0"]])
+@pytest.mark.parametrize(
+    ("ready", "refusal", "names"),
+    [
+        (2, QUOTA, "pods-refused few 2 of 3"),
+        (3, QUOTA, ""),  # an earlier refusal
+        (2, "", ""),  # the third starts
+    ],
+)
+def test_a_pod_that_a_quota_refuses_is_named_beside_two_workers(
+    command: list[str],
+    ready: int,
+    refusal: str,
+    names: str,
+    connected: Desk,
+    api: KubeApi,
+    store: TrialStore,
+) -> None:
+    live(store)
+    connected.sweep(DIGITS)
+    api.has |= {"deployments": [workers(3, ready=ready, refusal=refusal)], "pods": [READY]}
+    done = connected.hpq(*command)
+    text = done.stdout + done.stderr
+    assert "w1" in text or command[0] == "wait"
+    assert all(name in text for name in names.split()) and ("pods-" in text) == bool(names), text
+    api.has["deployments"] = OutOfReach("away", code="cluster-unreachable")
+    assert connected.hpq(*command).returncode == done.returncode
 
 
 def test_a_live_view_reads_the_pods_once_in_10_s(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hpq.kubernetes.objects import deployment_of, pod_of, scheduling_reason
+from hpq.kubernetes.objects import deployment_of, pod_of, refusal, scheduling_reason
 from hpq.kubernetes.pods import read_cluster
 from tests.support.kube_api import SEEN, KubeApi, workers
 
@@ -88,6 +88,11 @@ def test_a_used_up_quota_is_named_with_what_is_wanted_and_allowed() -> None:
     workers = deployment_of(SEEN["quota"])
     assert (workers.wanted, workers.present) == (3, 1)
     assert all(w in workers.reason for w in ("quota few", "pods=1", "pods=2"))
+
+
+def test_a_quota_of_several_resources_is_named_as_well() -> None:
+    message = "exceeded quota: few, requested: cpu=1,pods=1, used: cpu=2,pods=2, limited: pods=2"
+    assert refusal(f'pods "p" is forbidden: {message}').startswith("quota few is exhausted: cpu=1,")
 
 
 @pytest.mark.parametrize(

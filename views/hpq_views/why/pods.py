@@ -1,4 +1,4 @@
-"""Explain why no pod of a queue runs, in the cluster that `hpq connect` reaches.
+"""Explain why no pod of a queue runs, or fewer than asked for, in the cluster of `hpq connect`.
 
 Every command prints these words: of a node, a quota, an image or a policy, with the command that
 shows more or mends it.
@@ -26,6 +26,7 @@ from hpq_views.text.text import clean
 INTERVAL_S = 10.0
 _TIMEOUT_S = 2.0  # of one request: a live view waits for it
 _NO_GPU = " [no-gpu]"  # as the log of a worker ends that lacks its GPUs
+_TROUBLES = ("pods-refused", "pod-trouble", "no-gpu")  # that do not pass by themselves
 
 # A part of a reason, and what to do about it.
 _REMEDIES = {
@@ -58,6 +59,18 @@ def why_no_pod_runs(session: Session, workers: Sequence[Worker], queue: str = ""
     return _reasons_in(session.connection.context, session.connection.namespace).of(queue)
 
 
+def why_fewer_pods_run(session: Session, workers: Sequence[Worker]) -> list[Notice]:
+    """Return why pods are missing beside these live workers, in the queues that they serve.
+
+    A pod that only starts is not named. Empty without `hpq connect`, or if the pods cannot be read.
+    The pods are read at most once in 10 s.
+    """
+    if not workers or session.connection is None:
+        return []
+    reasons = _reasons_in(session.connection.context, session.connection.namespace)
+    return reasons.troubles_of(sorted({one.queue for one in workers}))
+
+
 class PodReasons:
     """Why no pod of a namespace runs; one reading of it serves for 10 s, a slow one for longer."""
 
@@ -75,14 +88,7 @@ class PodReasons:
 
     def of(self, queue: str = "") -> list[Notice]:
         """Return why no pod of a queue runs, or of any queue; why they cannot be read, if so."""
-        with self._lock:
-            began_at = self._clock()
-            if self._last is None or began_at >= self._due_at:
-                self._last = self._read()
-                read_at = self._clock()
-                # A live view waits meanwhile: of a slow API server a tenth of the time.
-                self._due_at = read_at + max(INTERVAL_S, 9 * (read_at - began_at))
-            last = self._last
+        last = self._latest()
         if isinstance(last, Notice):
             whose = f"queue {queue!r}" if queue else "any queue"
             kubectl = kubectl_command(self._context, self._namespace)
@@ -94,6 +100,24 @@ class PodReasons:
         for one in queues:
             found += explain_pods(last, one) or [_unregistered(last, one)]
         return found
+
+    def troubles_of(self, queues: Sequence[str]) -> list[Notice]:
+        """Return why pods of these queues are refused or fail; empty if they cannot be read."""
+        last = self._latest()
+        if isinstance(last, Notice):
+            return []
+        found = (why for queue in queues for why in explain_pods(last, queue))
+        return [why for why in found if why.code in _TROUBLES]
+
+    def _latest(self) -> ClusterStatus | Notice:
+        with self._lock:
+            began_at = self._clock()
+            if self._last is None or began_at >= self._due_at:
+                self._last = self._read()
+                read_at = self._clock()
+                # A live view waits meanwhile: of a slow API server a tenth of the time.
+                self._due_at = read_at + max(INTERVAL_S, 9 * (read_at - began_at))
+            return self._last
 
     def _read(self) -> ClusterStatus | Notice:
         try:

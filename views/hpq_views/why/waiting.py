@@ -56,6 +56,17 @@ def explain_waiting(status: SweepStatus, session: Session | None = None) -> Noti
     return explain_unclaimed(sweep, status.workers, lambda: status.ahead, session, status.owner)
 
 
+def explain_missing_pods(status: SweepStatus, session: Session) -> list[Notice]:
+    """Return why pods are missing beside the live workers of a sweep whose trials wait."""
+    sweep = status.sweep
+    waits = sweep.state is SweepState.RUNNING and sweep.counts.waits
+    if session.connection is None or not waits:
+        return []
+    from hpq_views.why import pods  # noqa: PLC0415  most sessions need no cluster
+
+    return pods.why_fewer_pods_run(session, status.workers)
+
+
 def explain_unclaimed(
     sweep: SweepView,
     workers: Sequence[Worker],

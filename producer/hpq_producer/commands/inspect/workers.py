@@ -16,7 +16,7 @@ from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import Span, Style
 from hpq_views.text.tables import Column
 from hpq_views.text.text import clean, duration
-from hpq_views.why.pods import why_no_pod_runs
+from hpq_views.why.pods import why_fewer_pods_run, why_no_pod_runs
 from hpq_views.why.waiting import cluster_hint, explain_full_server, how_to_start
 
 
@@ -33,6 +33,8 @@ def workers(output: Output = Format.TABLE) -> None:
             show_table(_COLUMNS, _rows(found, session.reader.now_ms()))
             for line in _refused(session, found):
                 print_message(line)
+            for reason in why_fewer_pods_run(session, found):
+                print_message(reason)
             if full := explain_full_server(session.reader.server_memory()):
                 print_message(full)
             for worker in found:
