@@ -77,6 +77,31 @@ def test_a_result_on_disk_survives_its_worker(lab) -> None:
 
 
 @pytest.mark.slow
+def test_a_result_of_after_a_backup_is_kept_until_its_trial_runs_again(lab) -> None:
+    """The table of docs/explanation/guarantees.md: the worker lives through the restore."""
+    sid = lab.steered(1)
+    lab.redis.save()
+    lab.worker()
+    lab.wait_for("began-1-1")
+    lab.server.kill()
+    lab.go()
+    spool = lab.home / "spool"
+    lab.wait_until(lambda: list(spool.rglob("*.json")), "the result on disk")
+    (kept,) = spool.rglob("*.json")
+    data = lab.server.socket.parent
+    (data / "appendonlydir").rename(data / "before-restore")
+    (data / "dump.rdb").rename(data / "appendonly.aof")
+    lab.server.start()
+    lab.wait_over(sid)
+    assert ids(lab.log()).count("result-unknown") == 1 and not kept.exists(), lab.log()
+    assert kept.with_suffix(".unknown").exists(), lab.log()
+    lab.worker()  # asks at its start, and then every five minutes
+    lab.wait_until(lambda: not list(spool.rglob("*.unknown")), "the first result to be deleted")
+    assert lab.reader.workers.counters()["stale_commits"] == 1
+    assert lab.events(sid) == ["claimed", "finished"] and lab.trial(sid).objective == 0.1
+
+
+@pytest.mark.slow
 def test_a_redis_that_hangs_past_the_lease_requeues_nothing_falsely(lab, short_lease) -> None:
     """F10, R15: SIGSTOP of Redis past two leases."""
     sid = lab.steered(2)

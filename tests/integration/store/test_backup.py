@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import NoPermissionError
 
-from hpq.domain.attempt import CommitReply, HeartbeatReply, Nothing
+from hpq.domain.attempt import CommitReply, HeartbeatReply, Nothing, Reason
 from hpq.domain.trial import TrialState
 from hpq.redis.acl import copier, limiter, line
 from hpq.store.reader import StoreReader
@@ -251,4 +251,20 @@ def test_attempts_that_began_before_a_copy_go_on_and_later_ones_do_not_count(
     assert not found.violations and not found.open
     states = [reader.trials.get(one.trial).state for one in (running, ended, later)]
     assert states == [TrialState.FINISHED] * 3
+    redis.close()
+
+
+def test_a_result_of_a_later_attempt_of_a_trial_in_the_copy_is_stale_at_once(
+    backup: Callable[..., Done], restored: Restored, sweep_of, store, who, keys, tmp_path: Path
+) -> None:
+    sweep_of(1)
+    store.release(claimed(store, who), Reason.STOPPING)
+    assert backup(tmp_path / "backups").returncode == 0
+    later = claimed(store, who)
+    assert later.attempt == 2
+    restored.start(*copies(tmp_path / "backups"))
+    redis = Redis.from_url(restored.server.url)
+    again = TrialStore(StoreContext.open(redis, keys))
+    assert end(again, later, 0.7) is CommitReply.STALE
+    assert claimed(again, who).attempt == 2
     redis.close()
