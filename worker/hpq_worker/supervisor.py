@@ -162,6 +162,8 @@ class Supervisor:
         except (OSError, MemoryError) as error:  # short of memory, or of files
             if slot in self._reason_fds:
                 os.close(self._reason_fds.pop(slot))
+            if self._health is not None:
+                self._health.worker_ended(slot)
             line = tagged("cannot start worker %d: %r; trying again in %.0f s", "worker-fault")
             log.error(line, slot, error, self._put_off(slot))
 

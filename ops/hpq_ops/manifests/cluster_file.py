@@ -339,6 +339,10 @@ def _check_together(file: ClusterFile, out: Problems) -> None:
         out.add_conflict(("bucket",), "bucket and store exclude each other; choose one")
     if file.bucket is not None and "HPQ_STORE" in file.settings:
         out.add_conflict(("settings", "HPQ_STORE"), "bucket sets it; remove one")
+    store = str(file.settings.get("HPQ_STORE", "/store"))
+    if file.store is not None and not f"{store}/".startswith("/store/"):
+        what = "store mounts a volume at /store; name a directory there, or remove store"
+        out.add_conflict(("settings", "HPQ_STORE"), what)
     if file.backup is not None and file.store is None:
         out.add_missing(("backup",), "needs a volume to write to; add store: {}")
     for queue, keys in file.queues.items():

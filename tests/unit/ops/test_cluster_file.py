@@ -96,6 +96,7 @@ def queue(text: str) -> str:
         ("nfs: nas:/x\ndataset: {}", "conflicting-keys", "nfs and dataset"),
         ("store: {}\nbucket: s3://a/b", "conflicting-keys", "bucket and store"),
         ("bucket: s3://a/b\nsettings: {HPQ_STORE: /x}", "conflicting-keys", "2:12: settings"),
+        ("store: {}\nsettings: {HPQ_STORE: 's3://a/b'}", "conflicting-keys", "2:12: settings"),
         ("bucket: /store", "invalid-value", "s3://BUCKET/PATH"),
         ("bucket: s3://me:hidden@host/bucket", "setting-secret", "ConfigMap"),
         ("backup: {}", "missing-key", "add store"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from hpq.domain.trial import Claim, TrialId
 from hpq_worker.files import workdir
 from hpq_worker.files.workdir import AttemptPaths, DirectoryLock, remove_abandoned
+
+CLAIM = Claim(trial=TrialId(sweep="s-00000", number=7), attempt=1, nonce="0a1b2c")
 
 
 @pytest.fixture
@@ -105,8 +108,7 @@ def test_a_lock_says_whose_it_is_from_the_beginning(work, tmp_path) -> None:
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_what_a_trainer_made_at_its_first_use_is_removed_with_its_attempt(tmp_path, dies) -> None:
-    claim = Claim(trial=TrialId(sweep="s-00000", number=7), attempt=1, nonce="0a1b2c")
-    paths = AttemptPaths.create(tmp_path, claim, make=False)
+    paths = AttemptPaths.create(tmp_path, CLAIM, make=False)
     assert [path.suffix for path in (tmp_path / "work").iterdir()] == [".lock"]
     paths.checkpoint.mkdir(parents=True)
     assert not paths.removed()
@@ -127,6 +129,24 @@ def test_a_volume_is_overfilled_by_any_files_on_it_beyond_its_limit(
     monkeypatch.setattr(Path, "is_mount", lambda self: self == tmp_path)
     (tmp_path / "elsewhere" / "deep" / "temporary").write_bytes(bytes(1 << 20))
     (tmp_path / "a link").symlink_to("/")
-    assert workdir.overfilled(home, 8 << 20) == ""
-    assert str(tmp_path) in workdir.overfilled(home, 1 << 20)
-    assert workdir.overfilled(home, 0) == ""
+    work = workdir.work_folder(home, CLAIM)
+    assert workdir.overfilled(home, work, 8 << 20) == ""
+    assert str(tmp_path) in workdir.overfilled(home, work, 1 << 20)
+    assert workdir.overfilled(home, work, 0) == ""
+    monkeypatch.setattr(workdir, "_COUNT_S", 0.0)
+    assert workdir.overfilled(home, work, 1 << 20) == ""
+
+
+def test_of_two_attempts_in_a_pod_only_the_one_with_more_files_overfills_its_volume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "is_mount", lambda self: self == tmp_path)
+    small, large = (
+        AttemptPaths.create(tmp_path, replace(CLAIM, nonce=nonce)) for nonce in ("aaaaaa", "bbbbbb")
+    )
+    (small.out / "model").write_bytes(bytes(1 << 10))
+    (large.out / "model").write_bytes(bytes(2 << 20))
+    assert workdir.overfilled(tmp_path, small.work, 1 << 20) == ""
+    assert workdir.overfilled(tmp_path, large.work, 1 << 20) != ""
+    large.remove(keep_out=False)
+    small.remove(keep_out=False)

@@ -88,7 +88,7 @@ class AttemptRunner:
                 reports.keep, reports.forget = history.add, history.rewind
             result = self._execute(claim, sweep, paths, reports, publisher)
             if result.halt is Halt.STOPPING and result.outcome is None:  # before files are removed
-                full = overfilled(self._settings.home, self._settings.cache_bytes)
+                full = overfilled(self._settings.home, paths.work, self._settings.cache_bytes)
                 result = replace(result, overfilled=full)
             if self._parts.terminal is None:
                 result = self._publish_rest(publisher, sweep, result)

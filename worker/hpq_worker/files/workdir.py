@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
@@ -36,6 +37,7 @@ _LONGEST_BYTES = 4_096 + 512  # of the path in it and the machine
 _PATIENCE_S, _LOOK_S = 5.0, 0.05
 SOCKET = "report"
 _LEAST_BYTES = 16_384  # a disk with less free space is full
+_COUNT_S = 3.0  # to count the files of a volume
 
 
 def check_scratch(folder: Path | None) -> None:
@@ -224,27 +226,39 @@ def full_disk(*folders: Path) -> str:
     return ""
 
 
-def overfilled(home: Path, most: int) -> str:
-    """Return how full the volume of a directory is, if it holds more than `most` bytes; else "".
+def overfilled(home: Path, work: Path, most: int) -> str:
+    """Return how full the volume of `home` is, if it holds more than `most` bytes; else "".
 
-    Stops counting at that, so what it returns is a lower bound. 0: no limit is known.
+    "" as well if another attempt of the pod has more files than the one in `work`. 0: no limit is
+    known. Counting ends after a few seconds: the pod's grace is short.
     """
     if not most:
         return ""
     volume = home.absolute()
     while not volume.is_mount():
         volume = volume.parent
-    used, folders = 0, [volume]
-    while folders:
+    until = time.monotonic() + _COUNT_S
+    if _used(volume, most, until) <= most:
+        return ""
+    own = _used(work, math.inf, until)
+    for name in attempts_here(work.parent.parent):
+        other = work.with_name(name.removesuffix(".lock"))
+        if other != work and _used(other, own, until) > own:
+            return ""
+    return f"{volume} holds more than the {most / 2**30:.3g} GiB that a pod may have there"
+
+
+def _used(folder: Path, enough: float, until: float) -> int:
+    """Return the bytes that a directory holds on the disk: a lower bound if they are enough."""
+    used, folders = 0, [folder]
+    while folders and used <= enough and time.monotonic() < until:
         with suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
                 with suppress(OSError):
                     used += 512 * entry.stat(follow_symlinks=False).st_blocks
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(Path(entry.path))
-        if used > most:
-            return f"{volume} holds more than the {most / 2**30:.3g} GiB that a pod may have there"
-    return ""
+    return used
 
 
 def attempts_here(home: Path) -> frozenset[str]:

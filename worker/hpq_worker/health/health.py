@@ -119,7 +119,6 @@ class Health:
         Raises:
             OSError: the directory of temporary files cannot be written.
         """
-        self.worker_ended(slot)  # an earlier start may have failed
         file = StateFile()
         self._started_at[slot] = self._clock()
         self._files[slot] = file
