@@ -324,7 +324,7 @@ def test_an_end_that_follows_garbage_on_the_runners_pipe_does_not_hide_it(said: 
 
 def test_a_run_before_the_trials_own_leaves_no_value_and_no_exit_code(said: Said) -> None:
     said.read(Metric(name="loss", take=ObjectiveValue.BEST))
-    said.execution._reports.resume(Checkpoint(store="", path="", step=2, best=0.5, logged=1))
+    said.reports.resume(Checkpoint(store="", path="", step=2, best=0.5, logged=1))
     for text in (
         '{"report": {"loss": 0.0, "only": 1}, "step": 9}',
         '{"exit_code": 3}',
