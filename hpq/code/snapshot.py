@@ -197,7 +197,7 @@ def _files(folder: Path, endings: Collection[str]) -> Iterable[Path]:
 
 
 def _entries(folder: Path) -> Iterable[Path]:
-    """Yield the files and linked directories of a folder that is not in git."""
+    """Yield the files and linked directories of a folder."""
     for entry in sorted(folder.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
             is_home = (entry / "code.key").exists()  # an HPQ_HOME, with copies of this code
@@ -205,6 +205,11 @@ def _entries(folder: Path) -> Iterable[Path]:
                 yield from _entries(entry)
         else:
             yield entry
+
+
+def links(folder: Path) -> Iterable[Path]:
+    """Yield the links in a folder and below it, outside directories that hold no code."""
+    return (path for path in _entries(folder) if path.is_symlink())
 
 
 def _is_code(path: Path, endings: Collection[str]) -> bool:

@@ -38,10 +38,6 @@ class Agent:
         assert is_error, text
         return str(json.loads(text)["error"]["code"])
 
-    def is_rejected(self, tool: str, **arguments: object) -> bool:
-        """Return True if the arguments do not fit the tool's schema."""
-        return self._call(tool, arguments)[0]
-
     def _call(self, tool: str, arguments: Mapping[str, object]) -> tuple[bool, str]:
         found = self._portal.call(self._client.call_tool, tool, arguments)
         assert found.structured_content is None

@@ -153,18 +153,33 @@ def outside(name: str, place: Path, folder: Path) -> str:
         "console": SWEEP.replace("train.py", "cat"),
         "trainer-installed": SWEEP.replace("program: train.py", "trainer: json:loads"),
         "trainer-link": SWEEP.replace("program: train.py", "trainer: linked:fit"),
+        "packages-link": text,
+        "binary-link": text,
+        "deep-link": text,
     }
     file.write_text(texts[name])
     if name.endswith("link"):
         (folder / "linked").symlink_to(other / "lib" if name == "import-link" else other)
         (folder / "linked.py").symlink_to(other / "train.py")
+    if name in ("packages-link", "binary-link", "deep-link"):  # nothing else leads out
+        (folder / "linked.py").unlink()
+        (folder / "linked").unlink()
+        below = folder / "deep" if name == "deep-link" else folder
+        below.mkdir(exist_ok=True)
+        (other / "space" / "pkg").mkdir(parents=True, exist_ok=True)
+        (other / "space" / "pkg" / "__init__.py").write_text("")
+        (other / "fast.so").write_text("")
+        binary = name == "binary-link"
+        (below / ("fast.so" if binary else "space")).symlink_to(
+            other / ("fast.so" if binary else "space")
+        )
     return str(file)
 
 
 OUTSIDE = """
 program-absolute program-dots program-link code code-dots code-link import-link interpreter shell
 option module script script-dots macro variable launcher other-launcher console trainer-installed
-trainer-link
+trainer-link packages-link binary-link deep-link
 """.split()
 
 
@@ -265,8 +280,9 @@ def test_answers_of_a_sweep_of_3000_trials_with_long_errors_fit_and_name_the_res
         events += state["events"]
     assert len(events) == 205 and len(set(events)) == 205
     ranked = reading.gets("best", sweep=sid, top=50)
-    rest = reading.gets("best", sweep=sid, top=1, start=ranked["next"])
-    assert [one["trial"] for one in (*ranked["trials"], *rest["trials"])] == [*range(101, 19, -2)]
+    rest = reading.gets("best", sweep=sid, top=5, start=ranked["next"])
+    best = [one["trial"] for one in (*ranked["trials"], *rest["trials"])]
+    assert best == [*range(101, 101 - 2 * len(best), -2)] and rest["trials"] and ranked["trials"]
     assert "cut" in reading.gets("show", what=f"{sid}/1")
     text, start = "", 0
     while start is not None:
@@ -327,6 +343,22 @@ def test_an_agent_adds_trials_inside_the_space_of_a_sweep_only(
     assert writing.refusal("add", sweep=listed, sets=[{"x": 2}]) == "forbidden"
 
 
+def test_warnings_of_the_command_are_in_the_answer(place: Path, tmp_path: Path) -> None:
+    server = Server(tmp_path, find_server())
+    server.start()
+    with Redis.from_url(server.url) as redis:
+        redis.config_set("maxmemory", "1gb")
+        redis.config_set("maxmemory-policy", "allkeys-lru")
+    env = {"HPQ_REDIS_URL": server.url, "HPQ_USER": "me", "HPQ_HOME": str(tmp_path / "home")}
+    with connected(place / "root", env, "--allow-writes") as agent:
+        done = agent.gets("enqueue", file="sweep.yaml", count=2)
+        assert "noeviction" in str(done["warnings"])
+        added = agent.gets("add", sweep=done["sweep"], count=5)
+        assert len(added["added"]) == 1 and "1 further" in str(added["notes"])
+        assert "noeviction" in str(added["warnings"])
+    server.kill()
+
+
 def test_an_alert_of_a_script_is_a_notice_of_its_trial(
     reading: Agent,
     store: TrialStore,
@@ -349,9 +381,12 @@ def test_a_call_for_a_sweep_that_is_none_has_the_id_of_the_error(reading: Agent)
     for tool, name in (("status", "sweep"), ("results", "sweep"), ("best", "sweep"),
                        ("show", "what"), ("logs", "what")):  # fmt: skip
         assert reading.refusal(tool, **{name: "none-12345"}) == "sweep-not-found", tool
-        assert reading.is_rejected(tool, **{name: ""}), tool
-    for wrong in ({"since": "x"}, {"wait_s": 1e9}, {"wait_s": "nan"}):
-        assert reading.is_rejected("status", sweep="a-1", **wrong), wrong
+        assert reading.refusal(tool, **{name: ""}) == "usage", tool
+    for wrong in ({"since": "x" * 9_000}, {"wait_s": 1e9}, {"wait_s": "nan"}):
+        assert reading.refusal("status", sweep="a-1", **wrong) == "usage", wrong
+    sets = [{"x": 1}] * 50 + ["x" * 999] * 200
+    assert reading.refusal("add", sweep="a-1", sets=sets) == "usage"
+    assert reading.refusal("none" * 2_000) == "usage"
 
 
 def test_a_server_outlives_its_redis(tmp_path: Path) -> None:

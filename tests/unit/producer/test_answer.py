@@ -34,13 +34,13 @@ def test_any_record_fits_and_a_short_one_is_whole(record: dict) -> None:
 
 
 @FEW
-@given(st.lists(RECORDS, max_size=40), st.integers(0, 3))
-def test_pages_fit_and_have_each_record_once(records: list[dict], start: int) -> None:
+@given(st.lists(RECORDS, max_size=40), st.integers(0, 3), TEXT)
+def test_pages_fit_and_have_each_record_once(records: list[dict], start: int, edge: str) -> None:
     shown = 0
     following: int | None = min(start, len(records))
     first = following
     while following is not None:
-        text = answer.page("records", records, following, {"total": len(records)}, "more")
+        text = answer.page("records", records, following, {"edge": edge}, "more")
         assert len(text) <= answer.MOST
         page = json.loads(text)
         assert page["records"] or not records[first:]

@@ -140,4 +140,5 @@ def added_record(sweep: SweepView, done: Added) -> dict[str, object]:
         "exists": existing,
         "trials": sweep.counts.total,
         "state": str(sweep.state),
+        "notes": list(done.notes),
     }

@@ -14,8 +14,8 @@ from hpq.errors import HpqError, UserError
 
 MOST = 4_000  # characters of an answer
 _RECORD = 600  # of one record of a page
-_ENVELOPE = 600  # what a page has beside its records
-_STATE = 2_000  # of a sweep's state beside its events
+_ABOUT = 2_000  # of what an answer has beside its records or events
+_ENVELOPE = 300  # of the names, `next` and `more` of an answer
 _PIECE = 3_000  # of a text that is read piece by piece
 # Lengths of texts, and numbers of items of lists and mappings, that are tried in turn.
 _DEEPEST = 5  # levels of lists and mappings that a cut value keeps
@@ -84,7 +84,8 @@ def page(
     `next` is None after the last record. A long record is cut; `more` says how to read all of it.
     """
     shown: list[Mapping[str, Any]] = []
-    room = MOST - _ENVELOPE
+    head = _shortened(about, "", _ABOUT)
+    room = MOST - _ENVELOPE - len(encoded(head))
     following: int | None = None
     for place, record in enumerate(islice(records, start, None), start):
         short = _shortened(record, "", _RECORD)
@@ -93,7 +94,7 @@ def page(
             following = place
             break
         shown.append(short)
-    return encoded({**about, name: shown, "next": following, "more": more})
+    return encoded({**head, name: shown, "next": following, "more": more})
 
 
 def piece(text: str, start: int) -> dict[str, Any]:
@@ -151,7 +152,7 @@ def status(
     `cursor` is the id after which the events come; the answer has that of the last event shown.
     `is_whole`: there are no later events.
     """
-    short = _shortened(record, "show has each value whole", _STATE)
+    short = _shortened(record, "show has each value whole", _ABOUT)
     room = MOST - len(encoded(short)) - _ENVELOPE
     shown: list[str] = []
     for number, line in events:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpq.code.command import is_plain_python, started
+from hpq.code.snapshot import links
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.errors import Forbidden, UserError
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
@@ -80,8 +81,8 @@ class Root:
     def _check_code(self, code: DiscoveredCode) -> None:
         """Raise Forbidden unless the code is below the directory, links followed.
 
-        That is each file of the snapshot, each module beside it that trials import as it is, and
-        what the sweep starts.
+        That is each file of the snapshot, each module beside it that trials import as it is, what
+        the sweep starts, and every link beside these: it may lead to packages and libraries.
         """
         launch = code.launch
         if launch.trainer in BUILT_IN:
@@ -90,6 +91,8 @@ class Root:
             raise self._outside(launch.trainer)
         for place in (code.folder, code.root):
             self._check(str(place), place)
+            for link in links(place):
+                self._check(str(link), link)
         for name in (*code.files, *code.left_out):
             self._check(name, code.root / name)
         if launch.trainer:

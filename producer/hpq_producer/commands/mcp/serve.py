@@ -9,6 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
+from pydantic import ValidationError
 from typer import Argument, Option
 
 from hpq import __version__
@@ -70,12 +71,27 @@ def _server(place: Path, may_write: bool) -> Any:
     """
     sdk = library("mcp.server", "hpq mcp", "'hpq[mcp]'")
     types = library("mcp.types", "hpq mcp", "'hpq[mcp]'")
+    exceptions = library("mcp.server.mcpserver.exceptions", "hpq mcp", "'hpq[mcp]'")
+    rejection, crash = exceptions.ToolError, exceptions.UnexpectedToolError
+    base: Any = sdk.MCPServer
     # Here, since they load the rules of sweep files.
     from hpq_producer.commands.mcp.root import Root  # noqa: PLC0415
     from hpq_producer.commands.mcp.tools import Tools  # noqa: PLC0415
 
+    class Server(base):  # type: ignore[misc]  # the extra may be absent
+        """A server whose refusals of a call are errors of hpq, in an answer of at most 4 kB."""
+
+        async def call_tool(self, name: str, arguments: Any, context: Any = None) -> Any:
+            """Answer a call that the SDK rejects as one with the id `usage`."""
+            try:
+                return await super().call_tool(name, arguments, context)
+            except crash:
+                raise
+            except rejection as error:
+                return _refused(types, UserError(_reason(error)))
+
     tools = Tools(Root(place), may_write)
-    server = sdk.MCPServer("hpq", version=__version__, instructions=_INSTRUCTIONS)
+    server = Server("hpq", version=__version__, instructions=_INSTRUCTIONS)
     reads = types.ToolAnnotations(read_only_hint=True)
     enqueues = types.ToolAnnotations(destructive_hint=False, idempotent_hint=True)
     adds = types.ToolAnnotations(destructive_hint=False)  # `count` typed twice adds twice
@@ -89,16 +105,29 @@ def _server(place: Path, may_write: bool) -> Any:
 
 
 def _add(server: Any, types: Any, tool: Callable[..., str], hints: Any) -> None:
-    from hpq_producer.commands.mcp.answer import refusal  # noqa: PLC0415
-
     @wraps(tool)
     def call(*args: Any, **values: Any) -> Any:
         """Return the answer; an error of hpq is one with its id."""
         try:
             return tool(*args, **values)
         except HpqError as error:
-            content = [types.TextContent(type="text", text=refusal(error))]
-            return types.CallToolResult(content=content, is_error=True)
+            return _refused(types, error)
 
     name = tool.__name__.removesuffix("_sweeps")  # `list` would hide Python's own
     server.add_tool(call, name=name, annotations=hints, structured_output=False)
+
+
+def _refused(types: Any, error: HpqError) -> Any:
+    from hpq_producer.commands.mcp.answer import refusal  # noqa: PLC0415
+
+    content = [types.TextContent(type="text", text=refusal(error))]
+    return types.CallToolResult(content=content, is_error=True)
+
+
+def _reason(error: Exception) -> str:
+    """Return why the SDK rejects a call: an unknown tool, or arguments that do not fit."""
+    cause = error.__cause__
+    if not isinstance(cause, ValidationError):
+        return str(error)
+    rows = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in cause.errors())
+    return "; ".join(rows)

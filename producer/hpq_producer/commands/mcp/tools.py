@@ -186,10 +186,13 @@ class Tools:
         """
         self._refuse_reader()
         prepared = self.root.prepare(file, count)
+        warnings: list[object] = [warning.record() for warning in prepared.warnings]
         with api_session() as session:
-            done = enqueue_sweep(session, prepared)
+            done = enqueue_sweep(
+                session, prepared, warn=lambda line: warnings.append({"message": line})
+            )
             record = enqueued_record(done, session.reader.sweeps.get(done.sid))
-        record["warnings"] = [warning.record() for warning in prepared.warnings]
+        record["warnings"] = warnings
         return answer.fitted(record, "plan has all warnings")
 
     def add(
@@ -220,8 +223,16 @@ class Tools:
                 raise Forbidden(text, code="forbidden")
             reader = SetReader(session, found)
             new = reader.mappings(sets or []) if count is None else reader.draws(count)
-            done = add_sets(session, found, new, reader.signer)
+            warnings: list[object] = []
+            done = add_sets(
+                session,
+                found,
+                new,
+                reader.signer,
+                warn=lambda line: warnings.append({"message": line}),
+            )
             record = added_record(session.reader.sweeps.get(found.id), done)
+            record["warnings"] = warnings
         return answer.fitted(record, "results has the trials")
 
     def stop(self, sweep: Sweep) -> str:
