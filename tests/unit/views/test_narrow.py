@@ -147,6 +147,22 @@ def test_what_does_not_matter_or_is_named_elsewhere_stays(
     assert by_name["fixed"].entry == {"value": 3} and not by_name["fixed"].reason
 
 
+@pytest.mark.parametrize("values", [["adam", "sgd", "lion"], [1, 2, 3]])
+@pytest.mark.parametrize("shares", [{}, {"probabilities": [0.5, 0.25, 0.25]}])
+def test_a_list_that_no_best_setting_has_stays(
+    values: list[Any], shares: dict[str, list[float]]
+) -> None:
+    entry = {"values": values, **shares}
+    others = [{"p": v} for v in values * 20]
+    every = [{"other": 1}] * 10 + others  # p depends on another parameter
+    here = sweep(entry)
+    found = narrow(
+        here, Settings(every=every, leaders=10), Importance(sets=len(every), shares=(CLEAR,))
+    )
+    assert [(dict(one.entry), one.is_narrower) for one in found] == [(entry, False)]
+    assert found[0].reason.startswith("kept: ")
+
+
 def test_nested_names_come_once_though_constants_come_last() -> None:
     nested = {
         "parameters": {"name": {"value": "sgd"}, "lr": {"values": [1, 2]}, "a-b": {"value": 1}}

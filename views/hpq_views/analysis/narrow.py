@@ -196,6 +196,8 @@ def _fewer(
 ) -> tuple[Entry | None, str]:
     """Leave out values of a list that clearly lose; of numbers, only beyond those that stay."""
     best = {key(one[param]) for one in settings.best if param in one}
+    if not best & {key(v) for v in leaf.values}:
+        return None, f"none of {settings} has one of its values"
     total, leaders = len(settings.every), settings.leaders
     lost = dict[object, int]()
     for v in leaf.values:
