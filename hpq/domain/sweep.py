@@ -226,11 +226,6 @@ class Counts:
         return self.total + self.to_come
 
     @property
-    def done(self) -> int:
-        """Number of trials in a terminal state other than cancelled."""
-        return self.ended - self.cancelled
-
-    @property
     def waits(self) -> bool:
         """True if trials wait for a worker, or are yet to be suggested."""
         return self.queued > 0 or self.to_come > 0

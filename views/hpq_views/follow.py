@@ -113,8 +113,8 @@ def wait_until_over(session: Session, sid: str, timeout_s: float | None = None) 
             break
         if deadline is not None and time.monotonic() > deadline:
             counts = status.sweep.counts
-            done = f"{counts.done}/{planned(counts)} {plural(counts.planned, 'trial')}"
-            text = f"{sid} is not over after {timeout_s:g} s: {done} done"
+            ended = f"{counts.ended:,}/{planned(counts)} {plural(counts.planned, 'trial')}"
+            text = f"{sid} is not over after {timeout_s:g} s: {ended} ended"
             late = TimedOut(text)
             break
     return SweepAtEnd(status=status, why=why, late=late)

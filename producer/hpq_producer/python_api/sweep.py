@@ -321,7 +321,7 @@ class Sweep:
     def __repr__(self) -> str:
         counts = self._read.counts
         trials = f"{planned(counts)} {plural(counts.planned, 'trial')}"
-        return f"<sweep {self.id}: {counts.done} of {trials} done>"
+        return f"<sweep {self.id}: {counts.ended:,} of {trials} ended>"
 
     def _repr_html_(self) -> str:
         with api_session(self.id) as session:

@@ -34,7 +34,10 @@ def test_the_block_replaces_that_of_the_file(
     file = desk.folder / "s.yaml"
     file.write_text(HEAD + SPACE)
     sid = desk.hpq("enqueue", "s.yaml").stdout.strip()
-    for _ in range(32):
+    for n in range(32):
+        if n == 30:
+            early = desk.hpq("summary", sid, "--narrow")
+            assert "2 trials not ended yet" in early.stderr
         claim = take(store, who)
         params = desk.reader.trials.get(claim.trial).params
         far = abs(math.log10(params["lr"]) + 2)

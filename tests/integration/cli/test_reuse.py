@@ -30,6 +30,7 @@ GRID = (
     "program: train.py\nmethod: grid\nmetric: {name: acc, goal: maximize}\n"
     "parameters:\n  x: {values: [1, 2, 3]}\n"
 )
+FRONT = "metrics:\n  - {name: acc, goal: maximize}\n  - {name: loss, goal: minimize}"
 WIDER = GRID.replace("[1, 2, 3]", "[2.0, 3, 4, 5]")
 
 
@@ -119,6 +120,25 @@ def test_a_sweep_of_which_all_is_known_is_finished_at_once(
     assert f"{old}/1" in desk.hpq("logs", f"{known}/1").stderr
     assert take() == Nothing() and redis.zcard(keys.queue("default", "open")) == 0
     assert audit_sweep(desk.reader, known).violations == ()
+
+
+def test_a_copy_and_its_source_are_one_row_of_a_ranking(
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
+) -> None:
+    old = two_finished(desk, store, who, take)
+    new = desk.sweep(GRID.replace("3]", "4]"), "--reuse")
+    for refs in ((old, new), (new, old)):
+        done = desk.hpq("best", *refs, "-n", "4", "--json")
+        ranked = [(one["sweep"], one["trial"]) for one in json.loads(done.stdout)]
+        assert ranked == [(old, 2), (old, 1)]
+        assert f"{new}/1" in done.stderr and f"{new}/2" in done.stderr
+        compared = desk.hpq("summary", *refs).stdout
+        assert len(re.findall(r"(?m)^ +\d+ ", compared)) == 2, compared
+    assert not desk.hpq("best", new, "-n", "4").stderr, "the source is in another sweep"
+    front = GRID.replace("metric: {name: acc, goal: maximize}", FRONT)
+    first, second = desk.sweep(front, "--reuse"), desk.sweep(front, "--reuse", "--new")
+    shown = json.loads(desk.hpq("best", first, second, "--json").stdout)
+    assert [(one["sweep"], one["trial"]) for one in shown] == [(first, 2)]
 
 
 def test_after_a_wrong_goal_or_metric_what_was_trained_is_taken(

@@ -13,8 +13,9 @@ import pytest
 from hpq.domain.sweep import Goal
 from hpq.domain.trial import Failure, FailureKind, Json, Params, TrialId, TrialState, TrialView
 from hpq_views.page.sweep_data import SweepData
-from hpq_views.text.text import duration
+from hpq_views.text.text import duration, measure
 from tests.integration.page.conftest import Tab
+from tests.support.constants import DEVIATIONS
 from tests.support.made_sweeps import (
     RANGES,
     SETS_OF_ARTICLE,
@@ -352,6 +353,20 @@ def test_replicates_rank_by_the_mean_of_their_set(show: Open) -> None:
     for rank, number in ((1, 3), (1, 4), (2, 1), (2, 2)):
         shown.page.evaluate(f"location.hash = '#x-00000/{number}'")
         shown.until(f"document.querySelector('#trial').textContent.includes('rank {rank} of 2')")
+    assert is_clean(shown)
+
+
+def test_a_standard_deviation_is_written_as_on_a_terminal(show: Open) -> None:
+    values = [m + sign * sd / math.sqrt(2) for sd, m, _ in DEVIATIONS for sign in (1, -1)]
+    data = made(drawn_sets(len(values)))
+    trials = [replace(t, objective=v) for t, v in zip(data.trials, values, strict=True)]
+    data = of_trials(trials, data.curves, sid="x-00000", metric="test/acc")
+    shown = show(
+        replace(data, status=replace(data.status, sweep=replace(data.sweep, replicates=2)))
+    )
+    table = shown.text("#table tbody")
+    for _, mean, sd in DEVIATIONS:
+        assert f"{measure(mean)} ± {sd} (2 of 2)" in table, table
     assert is_clean(shown)
 
 

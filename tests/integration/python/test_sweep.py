@@ -343,7 +343,7 @@ def test_hostile_text_is_escaped_in_html(done: hpq.Sweep) -> None:
     assert html.count("<tr>") == 4 and "0.8000" in html
     assert HOSTILE in repr(trials), "the text form has the same rows"
     assert "<table>" in done._repr_html_() and "demo-00000" in hpq.sweeps()._repr_html_()
-    assert repr(done) == "<sweep demo-00000: 3 of 3 trials done>"
+    assert repr(done) == "<sweep demo-00000: 3 of 3 trials ended>"
     best = done.best()
     assert repr(best) == "<trial demo-00000/2: finished, acc 0.8000, x=2>"
     assert best._repr_html_().count("<tr>") == 2 and "<td>2</td>" in best._repr_html_()

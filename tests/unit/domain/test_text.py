@@ -15,6 +15,7 @@ from hpq_views.text.text import (
     abbreviate,
     clean,
     clean_block,
+    deviation,
     duration,
     fit,
     measure,
@@ -23,6 +24,7 @@ from hpq_views.text.text import (
     to_ascii,
     width,
 )
+from tests.support.constants import DEVIATIONS
 
 
 @given(st.text())
@@ -81,6 +83,13 @@ def test_numbers_are_short(value: float) -> None:
 )
 def test_values_of_metrics_have_four_digits_and_no_bare_point(value: float, shown: str) -> None:
     assert (measure(value), measure(-value)) == (shown, f"-{shown}")
+
+
+@pytest.mark.parametrize(("sd", "mean", "shown"), DEVIATIONS)
+def test_a_standard_deviation_ends_with_the_last_digit_of_its_mean(
+    sd: float, mean: float, shown: str
+) -> None:
+    assert deviation(sd, mean) == shown
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,13 @@ def test_the_verdict_comes_first_and_running_trials_are_shown(size: tuple[int, i
     assert is_running_seen == (size[1] > 10)
 
 
+def test_cancelled_trials_are_ended_and_counts_have_separators() -> None:
+    (head, *_) = _text(_scene(counts=Counts(cancelled=4), flag="cancelled"))
+    assert "━━━━━━━━━━━━ 4/4  4 cancelled" in head
+    (head, *_) = _text(_scene(counts=Counts(queued=1145, finished=1855)), 140, 40)
+    assert "1,855/3,000  1,145 queued  1,855 finished" in head
+
+
 def test_a_terminal_that_is_too_small_gets_one_line_that_says_so() -> None:
     lines = _text(_scene(), LEAST_COLUMNS - 1, 24)
     assert lines == [f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}"]

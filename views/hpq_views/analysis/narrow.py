@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from hpq.domain.sweep import SweepView
 from hpq.domain.trainer_specs import BUILT_IN, Number
 from hpq.domain.trial import Json, Params
-from hpq.notice import plural
 from hpq.search import wandb_distributions
 from hpq.search.conditions import key
 from hpq.search.distributions import (
@@ -28,7 +27,7 @@ from hpq.search.distributions import (
 )
 from hpq_views.analysis.importance import MIN_SETS, Importance
 from hpq_views.analysis.space import are_numbers
-from hpq_views.text.text import number, value
+from hpq_views.text.text import number, trials_of, value
 
 _BEST = 4  # one in N settings is among the best
 _LEAST = 3  # of the best settings; a range of fewer is a guess
@@ -89,7 +88,7 @@ def why_not(sweep: SweepView, settings: Settings, importance: Importance) -> str
     """Return why the results narrow no parameter, in one line; "" if they may."""
     count = len(settings.every)
     if count < MIN_SETS or settings.leaders < _LEAST:
-        has = f"has {count} {plural(count, 'setting')} with a result"
+        has = f"has {trials_of(count, 'setting')} with a result"
         return f"{has}; a narrower range needs {MIN_SETS}, {_LEAST} of them feasible"
     if importance.shares or len(sweep.varying) == 1:
         return ""

@@ -176,7 +176,7 @@ def place_of(sweep: SweepView, front: Front, trial: TrialView) -> str:
     if trial.state is not TrialState.FINISHED or not sweep.is_feasible(trial.metrics):
         return ""
     if trial.id.number in front.numbers:
-        return f"one of {len(front.trials)}"
+        return f"one of {len(front.trials):,}"
     if point_of(sweep, trial) is None:
         return "not on it: a metric has no finite value"
     names = [f"#{other.id.number}" for other in dominators(sweep, front, trial)]

@@ -11,9 +11,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 from hpq.domain.sweep import Goal, SweepView
-from hpq.domain.trial import ReplicateGroup, Standing, TrialState, TrialView
+from hpq.domain.trial import ReplicateGroup, Standing, TrialId, TrialState, TrialView
 from hpq.search.replicates import first_of_set, set_of
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.pareto_front import Front, front_of
@@ -136,6 +137,24 @@ def read_standings(reader: StoreReader, sweep: SweepView) -> Standings:
     if sweep.objectives:
         return standings_of(sweep, reader.trials.begun(sweep.id))
     return Standings(sweep=sweep, order=reader.ranking.numbers(sweep))
+
+
+def merge_ranked(
+    sweeps: Sequence[SweepView], ranked: Iterable[Sequence[TrialView]]
+) -> list[TrialView]:
+    """Return the ranked trials of comparable sweeps in one ranking, each result once."""
+    sign = -1 if sweeps[0].metric and sweeps[0].metric.goal is Goal.MAXIMIZE else 1
+    return sorted(once(chain(*ranked)), key=lambda trial: sign * (trial.objective or 0))
+
+
+def once(trials: Iterable[TrialView]) -> list[TrialView]:
+    """Leave out copies of a result that another trial has, most of all the one that trained it."""
+    found = dict[tuple[TrialId, float | None], TrialView]()
+    for trial in trials:
+        key = trial.trained, trial.objective
+        if key not in found or not trial.reused:
+            found[key] = trial
+    return list(found.values())
 
 
 def read_standing(reader: StoreReader, sweep: SweepView, number: int) -> Standing:

@@ -27,7 +27,7 @@ from hpq.store.reader import StoreReader
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.output_records import best_values
 from hpq_views.analysis.pareto_front import Front, averaged, front_of, metrics_of
-from hpq_views.analysis.rank_results import Standings, ranked, read_standings, result_of
+from hpq_views.analysis.rank_results import Standings, once, ranked, read_standings, result_of
 from hpq_views.text.text import clean, first_of
 
 _CHUNK = 500
@@ -232,7 +232,8 @@ def read_front(
             )
             yield from averaged(sweep, chosen.matching())
 
-    found = front_of(replace(sweeps[0], replicates=1), finished())
+    trials = once(finished()) if sweeps[1:] else finished()
+    found = front_of(replace(sweeps[0], replicates=1), trials)
     if where is not None:
         where.check_names()
     return found

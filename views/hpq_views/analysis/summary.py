@@ -348,5 +348,5 @@ def _common(
         share = (alike + len(failed)) / (len(rest) + len(failed))
         if share ** len(failed) * of < _CHANCE:
             compared = f", as {alike} of {len(rest):,} trials with a result" if alike else ""
-            return f"all {len(failed)} have {clean(name)}{text}{compared}"
+            return f"all {len(failed):,} have {clean(name)}{text}{compared}"
     return ""

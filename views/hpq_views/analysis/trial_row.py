@@ -26,7 +26,7 @@ from hpq_views.analysis.early_termination import describe_early_end
 from hpq_views.analysis.eta import trial_left_ms
 from hpq_views.analysis.pareto_front import violated
 from hpq_views.text.style import Span, Style
-from hpq_views.text.text import clean, duration, failure_words, measure, value
+from hpq_views.text.text import clean, deviation, duration, failure_words, measure, value
 
 _STATE_STYLE = {
     TrialState.QUEUED: Style.DIM,
@@ -115,7 +115,7 @@ class TrialRow:
         if (group := self.trial.group) is None:
             return measure(newest)
         done = len(group.objectives)
-        sign = f" ± {measure(group.spread)}" if done > 1 else ""
+        sign = f" ± {deviation(group.spread, newest)}" if done > 1 else ""
         return f"{measure(newest)}{sign} ({done} of {group.of})"
 
     @property

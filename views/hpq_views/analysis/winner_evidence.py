@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from statistics import NormalDist
 
 from hpq.domain.identity import slug
@@ -28,7 +28,7 @@ from hpq.search.distributions import (
 from hpq.search.replicates import SEED
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.space import are_numbers, is_log, space_of
-from hpq_views.text.text import clean, measure, value
+from hpq_views.text.text import clean, deviation, measure, value
 
 MOST_JUDGED = 50  # the best settings, whose replicates give the noise
 _COMPARED = 10  # of them, whose order is judged
@@ -84,7 +84,7 @@ class Winner:
             text = f"the best {min(_COMPARED, self.of)} would keep their order in"
             yield "order", f"{text} {self.order_holds:.0%} of repetitions"
         if self.noise is not None:
-            sd = measure(self.luck * self.noise / math.sqrt(self.replicates))
+            sd = deviation(self.luck * self.noise / math.sqrt(self.replicates), 0.0)
             text = f"the best of {self.of:,} equally good settings would be about {sd} better than"
             yield "luck", f"{text} their mean by chance"
         if edges := [text for name, text in self.edges.items() if name not in negligible]:
@@ -224,14 +224,6 @@ def judge(sweep: SweepView, best: Sequence[TrialView], curve: Sequence[Point]) -
 def _source(trial: TrialView) -> str:
     """Return the trial that trained the result: copies of one result are no rivals."""
     return str(trial.trained)
-
-
-def merge_ranked(
-    sweeps: Sequence[SweepView], ranked: Iterable[Sequence[TrialView]]
-) -> list[TrialView]:
-    """Return the ranked trials of comparable sweeps in one ranking."""
-    sign = -1 if sweeps[0].metric and sweeps[0].metric.goal is Goal.MAXIMIZE else 1
-    return sorted(chain(*ranked), key=lambda trial: sign * (trial.objective or 0))
 
 
 def expected_best(count: int) -> float:

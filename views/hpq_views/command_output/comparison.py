@@ -8,9 +8,9 @@ from statistics import median
 from hpq.access.session import Session
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
+from hpq_views.analysis.rank_results import merge_ranked
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.analysis.winner_evidence import merge_ranked
 from hpq_views.command_output.results_table import codes_apart, show_ranking
 from hpq_views.command_output.summary_page import read_moment
 from hpq_views.text.console import show_lines, show_table, stdout_info

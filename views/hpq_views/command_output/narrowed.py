@@ -127,5 +127,5 @@ def _advice(sweep: SweepView, settings: Settings, found: Sequence[Narrowed]) -> 
         text += "; paste the block over `parameters:` of the sweep file, then hpq enqueue FILE"
         points: Json | Mapping[str, Json] = sweep.spec.get("points")
         text += ", without its `points:`, which have run" if points else ""
-    open_trials = 0 if sweep.state.is_over else sweep.counts.waits + sweep.counts.running
+    open_trials = 0 if sweep.state.is_over else sweep.counts.queued + sweep.counts.running
     return text + (f"; {trials_of(open_trials)} not ended yet" if open_trials else "")

@@ -173,15 +173,15 @@ def standing_lines(standings: Standings, shown: int) -> Iterator[Line]:
     sweep, front = standings.sweep, standings.front
     members = front.trials if front else ()
     if (rest := len(members) - shown) > 0:
-        yield [Span(f"… and {rest} more on the front; -n {len(members)} shows all", Style.DIM)]
+        yield [Span(f"… and {rest:,} more on the front; -n {len(members)} shows all", Style.DIM)]
     words = list[str]()
     if front and members:
-        words += [f"front of {len(members)}", f"{front.dominated} dominated"]
+        words += [f"front of {len(members):,}", f"{front.dominated:,} dominated"]
     if infeasible := front.infeasible if front else len(standings.infeasible):
         limits = ", ".join(map(str, sweep.constraints))
-        words.append(f"{infeasible} infeasible ({clean(limits)})")
+        words.append(f"{infeasible:,} infeasible ({clean(limits)})")
     if front and front.unmeasured:
-        words.append(f"{front.unmeasured} without a finite value of every metric")
+        words.append(f"{front.unmeasured:,} without a finite value of every metric")
     if words:
         yield [Span(", ".join(words), Style.DIM)]
     if any(trial.group for trial in members):

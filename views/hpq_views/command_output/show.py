@@ -53,7 +53,7 @@ def sweep_lines(
             "sweep": sweep.id,
             "name": sweep.name,
             "state": state_span(sweep, why).text + (f": {sweep.why_held}" if sweep.held else ""),
-            "trials": f"{counts.total}: {', '.join(state_counts(sweep))}",
+            "trials": f"{counts.total:,}: {', '.join(state_counts(sweep))}",
             "waits": why.text if why else "",
             "!": clean(unmet),
             "metric": "; ".join(map(_metric_words, sweep.objectives or filter(None, [metric])))
@@ -121,7 +121,7 @@ def _sampling(sweep: SweepView) -> str:
     most = f"{planned(sweep.counts)} {plural(sweep.counts.planned, 'trial')}"
     end = f"until hpq stop {sweep.id}" if is_open else f"up to {most}"
     by_most = sorted(sweep.made.items(), key=lambda made: (-made[1], made[0]))
-    by = ", ".join(f"{count} by {name}" for name, count in by_most)
+    by = ", ".join(f"{count:,} by {name}" for name, count in by_most)
     source = f" ({by})" if by else ""
     return f"; parameters from {sweep.sampler}{source}, {sweep.no_more or end}"
 

@@ -51,7 +51,7 @@ def hours_line(summary: SweepSummary) -> Iterator[Line]:
     """Yield the workers' total training time, and the part spent in restarted attempts."""
     if summary.reused:
         text = f"{trials_of(summary.reused, 'result')} from older sweeps, not trained here"
-        other = f"; {summary.of_other_code} of other code" if summary.of_other_code else ""
+        other = f"; {summary.of_other_code:,} of other code" if summary.of_other_code else ""
         yield [Span(text + other, Style.DIM)]
     if summary.total_ms:
         all_, before = duration(summary.total_ms), duration(summary.before_ms)
@@ -64,7 +64,7 @@ def rest_line(standings: Standings, summary: SweepSummary, shown: int) -> Iterat
     rest = len(standings.order) - shown
     if rest > 0:
         worst = measure(standings.groups[standings.order[-1]].mean)
-        text = f"… and {rest} more of {standings}, the worst {worst}"
+        text = f"… and {rest:,} more of {standings}, the worst {worst}"
         if found := summary.results:
             mean = measure(sum(v / len(found) for v in found))
             text += f"; mean of {len(found):,} finished {mean}{summary.pruned}"

@@ -120,8 +120,8 @@ def sweep_row(
     return [
         Span(one.id),
         state_span(one, waits.get(one.id)),
-        Span(f"{one.counts.finished}/{planned(one.counts)}"),
-        Span(", ".join(f"{n} {state}" for state in _OTHER_ENDS if (n := one.counts.of(state)))),
+        Span(f"{one.counts.finished:,}/{planned(one.counts)}"),
+        Span(", ".join(f"{n:,} {state}" for state in _OTHER_ENDS if (n := one.counts.of(state)))),
         Span("" if leader is None else measure(leader)),
         Span(clean(_metric_of(one))),
         Span(duration(now_ms - one.created_ms)),

@@ -253,7 +253,7 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
     if counts.failed and best is not None:
         trials = plural(counts.total, "trial")
         parts.append((f"; {counts.failed:,} of {counts.total:,} {trials} failed", False))
-    if data.of_all and len(data.trials) < counts.done + counts.running:
+    if data.of_all and len(data.trials) < counts.ended - counts.cancelled + counts.running:
         shown = f"{len(data.trials):,} {plural(len(data.trials), 'trial')}"
         parts.append((f"; the page shows the best {shown}", False))
     return [*parts, (".", False)]

@@ -127,6 +127,18 @@ def measure(value: float) -> str:
     return f"{value:#.4g}".rstrip(".") if 1e-4 <= abs(value) < 9999.5 else number(value)
 
 
+def deviation(sd: float, mean: float) -> str:
+    """Format a standard deviation to the last digit of its mean, but with two to four digits.
+
+    0.0013 beside a mean of 0.9421, 12 beside 8621, 0.00042 beside 0.9421.
+    """
+    if not 1e-4 <= sd < 1e6:
+        return number(float(f"{sd:.2g}"))
+    shown, power = measure(mean), math.floor(math.log10(sd))
+    places = 0 if "e" in shown else len(shown.partition(".")[2])
+    return f"{sd:.{max(0, min(max(places, 1 - power), 3 - power))}f}"
+
+
 def number(value: float) -> str:
     """Format a number in at most eight characters: 0.9426, 12.5, 1200, 1.2e-5, 1.2e7."""
     if math.isfinite(value) and value == int(value) and abs(value) < 1e6:
@@ -147,13 +159,13 @@ WHY_THINNED = "dropped to make room, as the server was full"  # a log and curves
 
 
 def trials_of(count: int, what: str = "trial") -> str:
-    """`1 trial`, `5 trials`."""
-    return f"{count} {plural(count, what)}"
+    """`1 trial`, `3,000 trials`: counts have separators, identifiers and values have none."""
+    return f"{count:,} {plural(count, what)}"
 
 
 def first_of(names: Sequence[str], most: int = 5) -> str:
     """Return the first names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return clean(", ".join(names[:most])) + more
 
 
@@ -164,7 +176,7 @@ def failure_words(kind: str) -> str:
 
 def planned(counts: Counts) -> str:
     """Return the number of trials that a sweep will have; ∞ without a trial limit."""
-    return "∞" if counts.is_open_ended else str(int(counts.planned))
+    return "∞" if counts.is_open_ended else f"{int(counts.planned):,}"
 
 
 def duration(ms: float) -> str:

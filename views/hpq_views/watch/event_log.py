@@ -41,6 +41,12 @@ _SWEEP = {
 }
 
 
+def _count(event: Event, field: str = "count", default: str = "?") -> str:
+    """Return a count of an event with separators, or as another client wrote it."""
+    text = clean(event.fields.get(field, default))
+    return f"{int(text):,}" if text.isdecimal() else text
+
+
 def _noun(count: str, noun: str) -> str:
     """Return a noun as it follows the count of an event."""
     return plural(1 if count == "1" else 2, noun)
@@ -49,12 +55,12 @@ def _noun(count: str, noun: str) -> str:
 def event_line(event: Event, trial: TrialView | None, sweep: SweepView) -> str:
     """Return an event as one line; `trial` is its trial as it is now, if it has one."""
     if event.what == "created":
-        count = clean(event.fields.get("count", "?"))
+        count = _count(event)
         if count == "0":
             return f"{sweep.id}: hpq chooses the trials while the sweep runs"
         return f"{sweep.id}: {count} {_noun(count, 'trial')} queued"
     if event.what == "added":
-        count = clean(event.fields.get("count", "?"))
+        count = _count(event)
         return f"{sweep.id}: {count} more {_noun(count, 'trial')} queued"
     if event.what == "held":
         why = clean(event.fields.get("why", ""))
@@ -67,7 +73,7 @@ def event_line(event: Event, trial: TrialView | None, sweep: SweepView) -> str:
             return clean(f"limits changed: {changes}" if changes else "limits changed")
         if event.what not in _SWEEP:  # another client wrote it
             return clean(event.what)
-        return _SWEEP[event.what].format(n=clean(event.fields.get("touched", "0")))
+        return _SWEEP[event.what].format(n=_count(event, "touched", "0"))
     words = [f"#{event.trial}", *_trial_words(event, trial, sweep)]
     return f"{' '.join(words)}  {TrialRow(trial=trial, sweep=sweep).pairs(sweep.varying)}".rstrip()
 
@@ -90,7 +96,7 @@ def _trial_words(event: Event, trial: TrialView, sweep: SweepView) -> list[str]:
     if event.what == "prune":
         return [describe_prune_event(event, sweep)]
     if event.what == "target":
-        cancelled = fields.get("touched", "0")
+        cancelled = _count(event, "touched", "0")
         return [f"reached the target; waiting trials cancelled: {cancelled}"]
     if event.what == "restarted":
         return [f"restarted: {fields.get('why', '')}"]

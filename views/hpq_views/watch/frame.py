@@ -270,7 +270,7 @@ def _workers(scene: Scene, columns: int, room: int) -> list[Line]:
     if not status.workers or room < 1:
         return []
     states = Counter(clean(w.state) for w in status.workers)
-    words = f"workers: {', '.join(f'{n} {s}' for s, n in sorted(states.items()))}"
+    words = f"workers: {', '.join(f'{n:,} {s}' for s, n in sorted(states.items()))}"
     rows = _worker_rows(status.workers, status.at_ms, columns)
     # The list may have all but a fifth; what it leaves blank is free.
     room = min(room, 1 + len(rows), max(3, room // 5, room + _LEAST_LIST - len(scene.rows)))
@@ -279,7 +279,7 @@ def _workers(scene: Scene, columns: int, room: int) -> list[Line]:
     rule = [Span(f"{words} " + "─" * max(0, columns - width(words) - 1), Style.DIM)]
     hidden = len(rows) - (room - 1)
     if hidden > 0:
-        rows = [*rows[: room - 2], [Span(f"and {hidden + 1} more: hpq workers", Style.DIM)]]
+        rows = [*rows[: room - 2], [Span(f"and {hidden + 1:,} more: hpq workers", Style.DIM)]]
     return [rule, *rows]
 
 
@@ -324,7 +324,7 @@ def _page(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     if is_list:
         top = max(0, min(view.line - room // 2, len(whole) - room))
     shown = whole[top : top + room]
-    more = f"  {top + 1}–{top + len(shown)} of {len(whole)}" if len(whole) > room else ""
+    more = f"  {top + 1:,}–{top + len(shown):,} of {len(whole):,}" if len(whole) > room else ""
     foot: Line = [Span(keys + more, Style.DIM)]
     if view.note:
         foot = [Span(clean(view.note), Style.YELLOW)]
@@ -392,6 +392,6 @@ def _sweeps(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     shown = rows[top : top + room]
     ids = tuple(sweep.id for sweep in found.sweeps) if found else ()
     seen = Seen(total=len(rows), page=room, sweeps=ids)
-    foot: Line = [Span(f"{line + 1} of {len(rows)}  Enter opens  q {scene.on_quit}", Style.DIM)]
+    foot: Line = [Span(f"{line + 1:,} of {len(rows):,}  Enter opens  q {scene.on_quit}", Style.DIM)]
     blanks: list[Line] = [[]] * (room - len(shown))
     return [*layout.table(shown, line - top), *blanks, foot], replace(view, seen=seen)

@@ -51,7 +51,7 @@ def status_lines(
     sweep, counts = status.sweep, status.sweep.counts
     has_bar = columns >= _MIN_COLUMNS_FOR_BAR and not counts.is_open_ended
     filled = (
-        Span(progress_text(counts.done, int(counts.planned), _BAR_WIDTH), Style.GREEN)
+        Span(progress_text(counts.ended, int(counts.planned), _BAR_WIDTH), Style.GREEN)
         if has_bar
         else None
     )
@@ -59,7 +59,7 @@ def status_lines(
     items: list[Line] = [
         [Span(sweep.id, Style.BOLD)],
         [state_span(sweep, why)],
-        [*progress, Span(f"{counts.done}/{planned(counts)}")],
+        [*progress, Span(f"{counts.ended:,}/{planned(counts)}")],
         *([Span(text)] for text in state_counts(sweep)),
         [Span(duration(elapsed_ms(status)))],
         *([[Span(sweep.budget.usage)]] if sweep.budget else []),
@@ -83,8 +83,8 @@ def state_counts(sweep: SweepView) -> list[str]:
     counts, out = sweep.counts, []
     for state in TrialState:
         if n := counts.of(state):
-            diverged = f" ({counts.diverged} diverged)" if counts.diverged else ""
-            out.append(f"{n} {state}" + (diverged if state is TrialState.FAILED else ""))
+            diverged = f" ({counts.diverged:,} diverged)" if counts.diverged else ""
+            out.append(f"{n:,} {state}" + (diverged if state is TrialState.FAILED else ""))
     return out
 
 
@@ -115,9 +115,9 @@ def front_items(front: Front) -> list[Line]:
     ]
 
 
-def progress_text(done: int, total: int, columns: int) -> str:
-    """Draw a progress bar of fixed length; it is full only if `done` equals `total`."""
-    filled = columns * done // total if total else columns
+def progress_text(ended: int, total: int, columns: int) -> str:
+    """Draw a progress bar of fixed length; it is full only if `ended` equals `total`."""
+    filled = columns * ended // total if total else columns
     return "━" * filled + "·" * (columns - filled)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Annotated
 
 from typer import Option
@@ -20,7 +21,7 @@ from hpq_producer.scaffold.script import goal_of
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.output_records import trial_record
 from hpq_views.analysis.pareto_front import Front, metrics_of
-from hpq_views.analysis.rank_results import Standings, read_standing
+from hpq_views.analysis.rank_results import Standings, merge_ranked, read_standing
 from hpq_views.analysis.selection import (
     best_trials,
     by_other_metric,
@@ -33,14 +34,14 @@ from hpq_views.analysis.selection import (
     refuse_unsigned,
 )
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.analysis.winner_evidence import MOST_JUDGED, judge_winner, merge_ranked
+from hpq_views.analysis.winner_evidence import MOST_JUDGED, judge_winner
 from hpq_views.command_output.results_table import show_ranking, standing_lines, write_trials
 from hpq_views.command_output.summary_page import winner_lines
 from hpq_views.targets import SweepRefs, find_target
 from hpq_views.text.console import show_lines
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import Span
-from hpq_views.text.text import clean, trials_of, value
+from hpq_views.text.text import clean, first_of, trials_of, value
 from hpq_views.why.warn import print_if_not_running
 
 _FRONT = 20  # trials of a front that are shown
@@ -224,7 +225,11 @@ def _ranking(
         only.check_names()
     if not ranked:
         raise type(why[0])("; ".join(map(str, why)), code=why[0].code)
-    return merge_ranked(sweeps, ranked)
+    merged = merge_ranked(sweeps, ranked)
+    kept = {trial.id for trial in merged}
+    if copies := [str(one.id) for one in chain(*ranked) if one.id not in kept]:
+        print_message(f"copies by --reuse of results that are ranked: {first_of(copies)}")
+    return merged
 
 
 def _confirm(

@@ -384,7 +384,7 @@ const charts = {
     title(
       'history',
       (points.length < done.length ? `${shown(points.length, done.length)}; ` : '') +
-        `${best.x.length - 1} improvement${best.x.length === 2 ? '' : 's'}${beyond()}`,
+        `${count(best.x.length - 1)} improvement${best.x.length === 2 ? '' : 's'}${beyond()}`,
     );
     const step = {
       type: 'scatter',

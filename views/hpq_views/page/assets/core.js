@@ -30,19 +30,27 @@ const quantile = (sorted, q) => {
 };
 const count = (n) => n.toLocaleString('en');
 
+const power = (v, digits) => (+v.toPrecision(digits)).toExponential().replace('e+', 'e');
 function num(v, digits = 4) {
   // a number as people write it
   if (typeof v !== 'number') return v ?? '';
   if (Number.isSafeInteger(v)) return String(v); // a seed is not rounded
   const size = Math.abs(v);
-  return size && (size < 1e-4 || size >= 1e6)
-    ? (+v.toPrecision(digits)).toExponential().replace('e+', 'e')
-    : String(+v.toPrecision(digits));
+  return size < 1e-4 || size >= 9999.5 ? power(v, digits) : String(+v.toPrecision(digits));
 }
 function measure(v) {
-  // a metric with four digits, as the terminal's: 0.8360, 8621
+  // a metric with four digits, as the terminal's: 0.8360, 8621, 1.2e7
   const size = Math.abs(v);
+  if (typeof v === 'number' && size >= 1e6) return power(v, 4);
   return typeof v === 'number' && size >= 1e-4 && size < 9999.5 ? v.toPrecision(4) : num(v);
+}
+function deviation(sd, mean) {
+  // a standard deviation to the last digit of its mean, but with two to four digits
+  if (!(sd >= 1e-4 && sd < 1e6)) return sd ? power(sd, 2) : num(sd);
+  const shown = measure(mean),
+    places = shown.includes('e') ? 0 : (shown.split('.')[1] ?? '').length,
+    first = Math.floor(Math.log10(sd));
+  return sd.toFixed(Math.max(0, Math.min(Math.max(places, 1 - first), 3 - first)));
 }
 function time(s) {
   // as the terminal's: 0.4s, 13s, 1m23s, 2h05m, 3d04h
@@ -239,7 +247,11 @@ function means(d, name) {
   return {
     value: (i) => mean[of(i)] ?? null,
     spread: (i) => sd[of(i)] ?? 0,
-    words: (i) => (runs[of(i)] ? ` ± ${measure(sd[of(i)])} (${runs[of(i)]} of ${d.replicates})` : ''),
+    words: (i) => {
+      const done = runs[of(i)],
+        sign = done > 1 ? ` ± ${deviation(sd[of(i)], mean[of(i)])}` : '';
+      return done ? `${sign} (${done} of ${d.replicates})` : '';
+    },
   };
 }
 function scaled({ log, scale: [low, high] }) {
@@ -254,7 +266,7 @@ function scaled({ log, scale: [low, high] }) {
 function standing(i) {
   const d = S.d;
   if (d.isOut(i)) return 'infeasible';
-  if (!d.front) return d.trials.rank[i] ? `rank ${d.trials.rank[i]} of ${d.ranked}` : '';
+  if (!d.front) return d.trials.rank[i] ? `rank ${count(d.trials.rank[i])} of ${count(d.ranked)}` : '';
   if (d.isFront(i)) return 'on the front';
   const by = rival(i);
   return by === undefined ? '' : `dominated by #${by}`;

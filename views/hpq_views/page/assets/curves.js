@@ -210,7 +210,7 @@ function linesOf(d, name, set) {
         y: rows.map((row) => row[1]),
         color: one.color,
         width: 2,
-        name: one.some.length > 1 ? `${one.label}, mean of ${one.some.length}` : one.label,
+        name: one.some.length > 1 ? `${one.label}, mean of ${count(one.some.length)}` : one.label,
         i: one.some.length > 1 ? undefined : one.some[0],
       });
     }
@@ -410,7 +410,7 @@ const curves = {
         const mark = el('i', '■'),
           part = el('span', '');
         mark.style.color = one.color;
-        part.append(mark, ` ${one.label} (${one.some.length})`);
+        part.append(mark, ` ${one.label} (${count(one.some.length)})`);
         return part;
       }),
     );
