@@ -124,7 +124,7 @@ oracle: tests/oracle/requirements.txt ## record the results of W&B's package aga
 
 # With the torch of .venv, since pip would download a second one. Used by `make test-all ML_PYTHON=…`.
 LIBRARIES := .libraries
-libraries: $(LIBRARIES)/.installed ## install libraries of some tests: Lightning, transformers, peft, Keras, Hydra, LightGBM, CatBoost, mcp
+libraries: $(LIBRARIES)/.installed ## install libraries of some tests: Lightning, transformers, peft, Keras, Hydra, LightGBM, XGBoost, CatBoost, mcp
 $(LIBRARIES)/.installed: $(STAMP) tests/support/libraries.txt
 	$(BIN)/python -m venv $(LIBRARIES)
 	$(call beside,$(LIBRARIES))

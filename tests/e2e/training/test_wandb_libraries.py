@@ -94,6 +94,21 @@ LIGHTGBM = """
     model = lgb.train(params, data, 5, valid_sets=[data], callbacks=[wandb_callback()])
     log_summary(model)
 """
+XGBOOST = """
+    import numpy as np, wandb, xgboost as xgb
+    from wandb.integration.xgboost import WandbCallback
+
+    wandb.init()
+    x = np.random.default_rng(0).normal(size=(200, 4))
+    data = xgb.DMatrix(x, x.sum(1))
+    params = {"eta": wandb.config.x, "eval_metric": "rmse", "nthread": 1}
+    xgb.train(params, data, 5, evals=[(data, "val")], early_stopping_rounds=3, verbose_eval=False,
+              callbacks=[WandbCallback(log_model=True)])
+    run = wandb.run
+    assert run.summary["best_iteration"] == 4, run.summary
+    assert run.summary["val-rmse"]["min"] == run.summary["best_score"], run.summary
+    assert run.config.learner["gradient_booster"]["tree_train_param"]["eta"], run.config
+"""
 CATBOOST = """
     import numpy as np, wandb
     from catboost import CatBoostRegressor
@@ -116,6 +131,7 @@ CATBOOST = """
         ("transformers", TRANSFORMERS, "eval/loss", 8),  # train/global_step
         ("keras", KERAS, "val_loss", 3),
         ("lightgbm", LIGHTGBM, "training_l2", 4),
+        ("xgboost", XGBOOST, "val-rmse", 6),
         ("catboost", CATBOOST, "validation-RMSE", 4),
     ],
 )

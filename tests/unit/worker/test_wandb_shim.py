@@ -343,7 +343,7 @@ def test_a_config_has_the_values_that_wandb_makes_of_it(
     assert wandb.init(config={"x": given}).config["x"] == kept
 
 
-def test_api_has_nan_where_hpqs_json_has_null_and_no_step_without_a_log(
+def test_api_has_nan_for_null_no_step_without_a_log_and_kept_minima_in_the_summary_alone(
     wandb: ModuleType,
 ) -> None:
     record = {
@@ -359,6 +359,10 @@ def test_api_has_nan_where_hpqs_json_has_null_and_no_step_without_a_log(
     run = make(record, sweep)
     assert math.isnan(run.summary["std"]) and run.summary["loss"] == 0.5
     assert [math.isnan(row["std"]) for row in run.scan_history()] == [True]
+    best = [{"step": 4, "metric": name, "value": 0.5} for name in ("loss", "loss.min", "loss.x")]
+    sweep._points[1] = best
+    defined = make({**record, "run_info": {"groups": ["loss"]}}, sweep)
+    assert list(defined.scan_history()) == [{"_step": 4, "loss": 0.5, "loss.x": 0.5}]
     silent = make({**record, "last": {}, "step": 0}, sweep)
     assert "_step" in run.summary and "_step" not in silent.summary
 

@@ -18,6 +18,7 @@ from ._transport import hpq, log_once, missing
 if TYPE_CHECKING:
     from ._public_api import ApiSweep
 
+_KINDS = ("min", "max", "mean", "first")  # that `define_metric` keeps: in W&B's summary alone
 _STATES = {"queued": "pending", "pruned": "killed", "cancelled": "killed"}
 
 
@@ -61,7 +62,8 @@ class ApiRun(Missing):
         }
         if record["last"]:  # W&B has no step of a run that logged nothing
             self._values["_step"] = record["step"]
-        self.summary_metrics = _nested(self._values, about.get("groups", ()))
+        self._groups = frozenset[str](about.get("groups", ()))
+        self.summary_metrics = _nested(self._values, self._groups)
         self.summary = ApiSummary(self.summary_metrics)
         self._number: int = record["trial"]
         self._trial = f"{record['sweep']}/{record['trial']}"
@@ -73,8 +75,10 @@ class ApiRun(Missing):
         """The points that hpq keeps, as one row a step."""
         rows: dict[int, dict[str, Any]] = {}
         for point in self.sweep._points.get(self._number, ()):
-            step = point["step"]
-            rows.setdefault(step, {"_step": step})[point["metric"]] = _number(point["value"])
+            name, step = point["metric"], point["step"]
+            of, _, kind = name.rpartition(".")
+            if not (of in self._groups and of in self._values and kind in _KINDS):
+                rows.setdefault(step, {"_step": step})[name] = _number(point["value"])
         return [rows[step] for step in sorted(rows)]
 
     def scan_history(
