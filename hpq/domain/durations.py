@@ -31,12 +31,14 @@ def seconds(value: Json) -> float:
 
 
 def until_ms(value: Json) -> int:
-    """Return the next time of day such as 08:00 on this machine, or a date with a time and a zone.
+    """Return the time of +8h from now, of the next 08:00 on this machine, or of a date with a zone.
 
     Raises:
         ValueError: the value is no such time, or is in the past.
     """
     now = datetime.now()
+    if isinstance(value, str) and re.fullmatch(r"\+" + PATTERN, value):
+        return int(1000 * (now + timedelta(seconds=seconds(value[1:]))).timestamp())
     if isinstance(value, str) and _CLOCK.fullmatch(value):
         hour, minute = map(int, value.split(":"))
         found = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
@@ -46,7 +48,7 @@ def until_ms(value: Json) -> int:
     except ValueError:
         found = now
     if not isinstance(value, str) or found.tzinfo is None:
-        what = "write a time of day in quotes, '08:00', or a date with a time and a zone"
+        what = "write +8h, a time of day in quotes, '08:00', or a date with a time and a zone"
         raise ValueError(f"{value!r} is not a time; {what}, '2027-01-31T08:00+01:00'")
     if not now.astimezone() < found < now.astimezone() + timedelta(days=36_500):
         raise ValueError(f"{value} is in the past or too far away; write another time")

@@ -12,7 +12,7 @@ from hpq.access.session import Session
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Artifacts, TrialId, TrialView
 from hpq.errors import DecodeError, NotFound, OutOfReach, UserError
-from hpq.filestore.base import Files, Readable, is_own, is_safe_name
+from hpq.filestore.base import ID_FILE, Files, Readable, is_own, is_safe_name
 from hpq.filestore.stores import location, open_files
 from hpq.notice import plural
 from hpq.redis.credentials import redact
@@ -56,14 +56,14 @@ def files_of(session: Session, sid: str) -> KeptFiles:
 
 
 def store_here(session: Session) -> Files | None:
-    """Return the file store of this shell's settings; None if its directory does not exist.
+    """Return the file store of this shell's settings; None if there is none under HPQ_HOME.
 
     Raises:
         OSError: the file store does not answer.
         SettingsError: HPQ_STORE cannot be used.
     """
     place = location(session.settings)
-    if not session.settings.store and not Path(place).exists():
+    if not session.settings.store and not (Path(place) / ID_FILE).exists():
         return None  # restoring creates no file store
     return open_files(place, creates=False)
 

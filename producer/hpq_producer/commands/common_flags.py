@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -21,6 +22,14 @@ def checked_name(option: str, text: str) -> str:
         return parse_name(text)
     except ValueError as error:
         raise UserError(f"{option} {text}: {error}") from None
+
+
+def set_gpus(gpus_per_trial: int | None, trials_per_gpu: int | None) -> None:
+    """Set these options as settings of this process, which its workers inherit."""
+    if gpus_per_trial is not None:
+        os.environ["HPQ_GPUS_PER_TRIAL"] = str(gpus_per_trial)
+    if trials_per_gpu is not None:
+        os.environ["HPQ_TRIALS_PER_GPU"] = str(trials_per_gpu)
 
 
 def _no_parquet(output: Format) -> Format:
@@ -57,5 +66,21 @@ WhereSweep = Annotated[
 WhereExpr = Annotated[
     str | None,
     typer.Option("--where", metavar="EXPR", help="Only trials that match EXPR, e.g. 'lr > 0.1'."),
+]
+GpusPerTrial = Annotated[
+    int | None,
+    typer.Option(
+        "--gpus",
+        min=1,
+        max=64,
+        metavar="N",
+        help="GPUs of each trial. Default: HPQ_GPUS_PER_TRIAL.",
+    ),
+]
+TrialsPerGpu = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=64, metavar="N", help="Trials that share a GPU. Default: HPQ_TRIALS_PER_GPU."
+    ),
 ]
 Other = Annotated[bool, typer.Option("--force", help="Allow another user's sweep.")]

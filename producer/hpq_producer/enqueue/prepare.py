@@ -19,7 +19,7 @@ from hpq.notice import Notice
 from hpq.search.samplers import Sampler, Search, is_installed, missing, unaided
 from hpq.yamlfile.problems import KeyPath, Problems
 from hpq_producer.enqueue.code_discovery import DiscoveredCode, find_code
-from hpq_producer.scaffold.script import misread_values, rejections
+from hpq_producer.scaffold.script import misread_values, rejections, syntax_error
 from hpq_producer.sweepfile.parameters import ENTRY, listed_sets
 from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets
 
@@ -51,6 +51,15 @@ class _Passed:
 
     place: KeyPath
     values: list[tuple[KeyPath, Json]] = field(default_factory=list)
+
+
+def _check_syntax(spec: SweepSpec, code: DiscoveredCode) -> tuple[Notice, ...]:
+    """Return a warning if this interpreter cannot read the program; the trial's may be newer."""
+    script = code.folder / spec.keys.program if spec.keys.program else None
+    if script is None or script.suffix != ".py" or not script.is_file():
+        return ()
+    error = syntax_error(script)
+    return (Notice("script-invalid", error),) if error else ()
 
 
 def _check_options(spec: SweepSpec, code: DiscoveredCode) -> tuple[Notice, ...]:
@@ -134,7 +143,7 @@ def prepare(
         identity = f"{launch.code if launch.bundled else 'live'} in {launch.code_dir}"
     sweep_digest = digest(spec.source, spec.keys.seed, identity)
     namesake = (Notice("program-ambiguous", code.namesake),) if code.namesake else ()
-    warnings = (*spec.warnings, *namesake, *_check_options(spec, code))
+    warnings = (*spec.warnings, *namesake, *_check_syntax(spec, code), *_check_options(spec, code))
     return PreparedSweep(spec=spec, file=file, code=code, digest=sweep_digest, warnings=warnings)
 
 

@@ -116,6 +116,15 @@ def misread_values(
     return found, is_whole and argparse_options.reads_argv(tree)
 
 
+def syntax_error(path: Path) -> str:
+    """Return why a script is not Python, with its line; "" if it is."""
+    try:
+        _parse(path)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
 def _beside(script: Path, name: str) -> Path:
     """Return the path of a file that a script opens: in the working directory, or its own."""
     return Path(name) if Path(name).exists() else script.with_name(name)

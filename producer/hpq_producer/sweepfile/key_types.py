@@ -96,7 +96,7 @@ Duration = Annotated[
 Until = Annotated[
     int,
     PlainValidator(durations.until_ms),
-    WithJsonSchema({"type": "string", "examples": ["08:00", "2027-01-31T08:00+01:00"]}),
+    WithJsonSchema({"type": "string", "examples": ["+8h", "08:00", "2027-01-31T08:00+01:00"]}),
 ]
 ParameterName = Annotated[str, Field(pattern=json_pattern(PARAMETER_NAME))]
 
@@ -133,7 +133,7 @@ class BudgetKeys(Keys):
     model_config = ConfigDict(
         json_schema_extra={
             "minProperties": 1,
-            "examples": [{"gpu_hours": 40, "until": "08:00"}],
+            "examples": [{"gpu_hours": 40, "until": "+8h"}],
         }
     )
     gpu_hours: Absent[Annotated[Number, Field(ge=0.001, le=10_000_000)]] = Field(
@@ -144,7 +144,7 @@ class BudgetKeys(Keys):
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
         if not self.model_fields_set:
-            raise ValueError('empty; write {gpu_hours: 40, until: "08:00"} or remove it')
+            raise ValueError("empty; write {gpu_hours: 40, until: +8h} or remove it")
         return self
 
     def budget(self) -> Budget:

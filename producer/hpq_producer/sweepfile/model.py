@@ -123,6 +123,12 @@ class MetricKeys(ObjectiveKeys):
 _MOST_METRICS = 8
 
 
+def _one_metric(value: Json) -> Json:
+    if isinstance(value, list):
+        raise ValueError(f"{shown(value)} is a list; write several metrics under metrics")
+    return value
+
+
 def _metrics(found: tuple[ObjectiveKeys, ...]) -> tuple[ObjectiveKeys, ...]:
     names = [one.name for one in found]
     if not 2 <= len(found) <= _MOST_METRICS:
@@ -216,7 +222,9 @@ class CommonKeys(Keys):
         description="Command line in place of W&B's; ${program} and ${args} are replaced.",
         examples=[["${env}", "python", "${program}", "${args}"]],
     )
-    metric: Absent[MetricKeys] = Field(None, description="The metric of trials, and its goal.")
+    metric: Annotated[Absent[MetricKeys], BeforeValidator(_one_metric)] = Field(
+        None, description="The metric of trials, and its goal."
+    )
     metrics: Annotated[tuple[ObjectiveKeys, ...], AfterValidator(_metrics)] = Field(
         (),
         description="Several metrics, in place of metric.",

@@ -50,7 +50,7 @@ def test_plan_takes_the_options_of_enqueue_but_for_those_of_a_new_sweep(hpq: Hpq
 
     of_a_new_sweep = {"--new", "--tag", "--reuse", "--any-code"}
     shared = options("enqueue")
-    assert options("run") == shared | {"--workers"}
+    assert options("run") == shared | {"--workers", "--gpus", "--trials-per-gpu"}
     assert options("plan") == (shared - of_a_new_sweep) | {"--first", "--files"}
     assert of_a_new_sweep < shared
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 from hpq.access.home_files import UNUSED_S
+from tests.support.ids import ids
 
 
 def test_an_enqueue_removes_what_no_sweep_needed_for_a_month_and_no_results(
@@ -32,3 +34,12 @@ def test_an_enqueue_removes_what_no_sweep_needed_for_a_month_and_no_results(
     assert hpq("enqueue", "sweep.yaml", "--new").returncode == 0
     left = {name for name in names if (home / name).exists()}
     assert left == {f"logs/{sid}.log", "logs/new-1.log", "work/s.1.1/out/model"}
+
+
+def test_a_file_store_that_no_trial_has_used_needs_no_word_when_a_sweep_goes(
+    hpq, sweep_of, environ: dict[str, str]
+) -> None:
+    sid = sweep_of(1).id
+    (Path(environ["HPQ_HOME"]) / "store").mkdir(parents=True)
+    done = hpq("rm", "--yes", sid)
+    assert done.returncode == 0 and ids(done.stderr) == []

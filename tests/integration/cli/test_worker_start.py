@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
@@ -48,3 +49,19 @@ def test_sweeps_that_a_worker_cannot_claim_are_not_listed(desk, redis, redis_url
         redis.config_set("requirepass", "")
     assert "0 sweeps wait" in line and "unix://:***@" in line
     assert not [word for word in (paused, other, "s3cr3t") if word in line + rest]
+
+
+def test_how_trials_share_gpus_is_an_option(desk, tmp_path: Path) -> None:
+    """The settings' own checks refuse both: a machine without a GPU, and two ways at once."""
+    for words, gpus, said in (
+        (["--gpus", "2"], None, "no-gpu"),
+        (["--gpus", "2", "--trials-per-gpu", "2"], "0,1", "setting-invalid"),
+    ):
+        env = {**os.environ, "PATH": str(tmp_path)}
+        if gpus:
+            env["CUDA_VISIBLE_DEVICES"] = gpus
+        done = subprocess.run(
+            [HPQ, "worker", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=DEADLINE_S, check=False, env=env,
+        )  # fmt: skip
+        assert done.returncode == 2 and said in ids(done.stderr), done.stderr

@@ -14,6 +14,7 @@ from hpq_producer.scaffold.script import rejections
 from hpq_producer.sweepfile.load import load
 from tests.support.constants import DEADLINE_S, ROOT
 from tests.support.desk import run_here
+from tests.support.ids import ids
 
 BAYES = """
 program: train.py
@@ -152,3 +153,11 @@ def test_an_option_that_the_script_rejects_is_refused_or_warned_of_if_in_doubt(
         done = run_here(words, tmp_path, home)
         assert done.returncode == 2 and done.stderr.count("[option-rejected]") == len(rejected)
         assert [f"sweep.yaml:{line}:" in done.stderr for line in rejected] == [True] * len(rejected)
+
+
+def test_a_program_that_is_not_python_is_warned_of_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(BAYES)
+    (tmp_path / "train.py").write_text("x = 1\ndef f(:\n")
+    done = run_here(["plan", "sweep.yaml"], tmp_path)
+    assert done.returncode == 0 and ids(done.stderr) == ["script-invalid"]
+    assert "train.py:2:7" in done.stderr

@@ -40,3 +40,9 @@ def test_a_date_has_its_own_zone(zone: str) -> None:
     budget = BudgetKeys.model_validate({"until": "2090-01-31T08:00+01:00"}).budget()
     assert budget.until_ms == 3789529200000
     assert BudgetKeys.model_validate({"until": "2090-01-31T07:00Z"}).budget() == budget
+
+
+def test_a_time_with_a_plus_is_that_long_from_now() -> None:
+    before, wait = time.time(), timedelta(minutes=90)
+    found = until("+90m") - wait
+    assert before - 1 <= found.timestamp() <= time.time()

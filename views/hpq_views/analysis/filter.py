@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,7 @@ _WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None, "none"
 _JOINS: Mapping[type[ast.operator], str] = {ast.Div: "/", ast.Sub: "-"}
 _MAX_LENGTH = 2_000  # characters: a longer text may exceed the depth of Python's parser
 _MAX_DEPTH = 200
+_ASSIGNS = re.compile(r"(?<![=<>!])=(?!=)")
 _HELP = "example: 'lr > 0.1 and optimizer in [adam, sgd]'"
 
 
@@ -60,7 +62,8 @@ class Filter:
             names: set[str] = set()
             _check(tree, text, names)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            line = f"--where {text!r}: not a complete expression; {_HELP}"
+            help_ = "write == to compare" if _ASSIGNS.search(text) else _HELP
+            line = f"--where {text!r}: not a complete expression; {help_}"
             raise UserError(line, code="filter-invalid") from None
         return cls(text, tree, frozenset(names))
 

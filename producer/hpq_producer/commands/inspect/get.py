@@ -47,7 +47,7 @@ def get(
     ] = None,
     force: Annotated[bool, Option(help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Download a trial's file, or list its files.
+    """Download a trial's file, or list its files: what it wrote to the directory in HPQ_OUT.
 
     Examples:
       hpq get digits-3f2a1/7

@@ -23,6 +23,7 @@ from hpq.notice import print_message
 from hpq.private_server.attach_or_start import attach
 from hpq.redis.credentials import redact
 from hpq.settings import Settings, read
+from hpq_producer.commands.common_flags import GpusPerTrial, TrialsPerGpu, set_gpus
 from hpq_views.text.text import clean, trials_of
 
 
@@ -45,6 +46,8 @@ def worker(
         str | None,
         Option(metavar="DURATION", help="Exit when no trial could be claimed for so long: 10m."),
     ] = None,
+    gpus: GpusPerTrial = None,
+    trials_per_gpu: TrialsPerGpu = None,
 ) -> None:
     """Start workers, which claim trials and train until Ctrl-C.
 
@@ -52,6 +55,7 @@ def worker(
       hpq worker
       hpq worker --sweep digits-3f2a1 --count 10
     """
+    set_gpus(gpus, trials_per_gpu)
     words = []
     if workers is not None:
         words += ["--workers", str(workers)]

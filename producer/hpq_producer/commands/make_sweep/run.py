@@ -27,6 +27,7 @@ from hpq.redis.client import TRANSIENT
 from hpq.settings import Settings
 from hpq_producer.actions import steer
 from hpq_producer.actions.by_name import carry_out
+from hpq_producer.commands.common_flags import GpusPerTrial, TrialsPerGpu, set_gpus
 from hpq_producer.commands.make_sweep.enqueue import (
     enqueue_prepared,
     print_enqueued,
@@ -57,6 +58,8 @@ def run(
             help="Number of workers. Default: one per GPU, else one per core, at most 4.",
         ),
     ] = None,
+    gpus: GpusPerTrial = None,
+    trials_per_gpu: TrialsPerGpu = None,
 ) -> None:
     """Enqueue a sweep file, train on this machine, watch, and print the summary.
 
@@ -66,6 +69,7 @@ def run(
       hpq run sweep.yaml
       hpq run sweep.yaml --workers 2 --count 20
     """
+    set_gpus(gpus, trials_per_gpu)
     is_sweep = not options.file.suffix and not options.file.exists()
     prepared = None if is_sweep else options.prepare()
     settings = load_settings()
