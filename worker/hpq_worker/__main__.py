@@ -13,16 +13,10 @@ import os
 import sys
 from contextlib import closing, suppress
 
-from redis.exceptions import RedisError
-
 from hpq import process_start as hpq_process
 from hpq.errors import HpqError, UserError
-from hpq.redis.client import connect
 from hpq.settings import Settings, read, unknown_settings
-from hpq.store.keys import Keys
-from hpq.store.scripts import StoreContext
-from hpq.store.trials import TrialStore
-from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget
+from hpq_worker.consumer.run_budget import MOST_RUNS, RunBudget
 from hpq_worker.health.endpoint import Endpoint, pages
 from hpq_worker.health.health import Health
 from hpq_worker.process import devices, secrets
@@ -53,6 +47,14 @@ def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
 
 def _count_for_alert(settings: Settings) -> None:
     """Count a worker without its GPUs, which ends before it has a record in Redis."""
+    # Half of a supervisor's start and 9 MB of it; it needs them here alone.
+    from redis.exceptions import RedisError  # noqa: PLC0415
+
+    from hpq.redis.client import connect  # noqa: PLC0415
+    from hpq.store.keys import Keys  # noqa: PLC0415
+    from hpq.store.scripts import StoreContext  # noqa: PLC0415
+    from hpq.store.trials import TrialStore  # noqa: PLC0415
+
     with (
         suppress(RedisError),
         closing(connect(settings.redis_url, retries=0, timeout_s=3.0)) as redis,

@@ -20,7 +20,7 @@ from types import FrameType
 from hpq.error_codes import ExitCode
 from hpq.notice import tagged
 from hpq.settings import LAST_WORDS_S, Settings
-from hpq_worker.consumer.run_limit import RunBudget
+from hpq_worker.consumer.run_budget import RunBudget
 from hpq_worker.health.health import Health
 from hpq_worker.process import exit_reason
 from hpq_worker.process.config import WorkerConfig, start

@@ -33,7 +33,8 @@ from hpq_worker.attempt.trust import LaunchRecords, TrustPolicy
 from hpq_worker.consumer.claim_loop import ClaimLoop
 from hpq_worker.consumer.presence import PresenceRecord, provenance_of
 from hpq_worker.consumer.rq_worker import RqWorker
-from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget, RunLimit
+from hpq_worker.consumer.run_budget import MOST_RUNS, RunBudget
+from hpq_worker.consumer.run_limit import RunLimit
 from hpq_worker.files.artifacts import UnstoredFiles
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
 from hpq_worker.files.workdir import check_scratch

@@ -2,19 +2,15 @@
 
 Its sweep is over, N trials were run, no trial could be claimed for so long, or none fits into the
 time that is left of its allocation (HPQ_END).
-A worker without a limit, as in a Deployment, serves until a signal stops it. The runs that are
-left are bytes in a pipe that all workers of a supervisor share: a worker reads one byte a claim.
+A worker without a limit, as in a Deployment, serves until a signal stops it.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import os
-import select
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from redis.exceptions import RedisError
 
@@ -23,47 +19,10 @@ from hpq.error_codes import ExitCode
 from hpq.errors import HpqError, NotFound
 from hpq.notice import tagged
 from hpq.settings import EARLY_S
+from hpq_worker.consumer.run_budget import RunBudget
 from hpq_worker.runner.agent_caller import Caller
 
 log = logging.getLogger("hpq.worker")
-MOST_RUNS = 60_000  # a pipe holds 65,536 bytes
-
-
-class RunBudget:
-    """The number of trials that the workers of a supervisor may still start, together."""
-
-    def __init__(self, read_end: int, write_end: int) -> None:
-        self._read_end, self._write_end = read_end, write_end
-        for fd in (read_end, write_end):
-            os.set_inheritable(fd, False)  # neither a runner nor a suggester inherits them
-            os.set_blocking(fd, False)
-
-    @classmethod
-    def of(cls, count: int) -> RunBudget:
-        """Create a budget of N runs."""
-        budget = cls(*os.pipe())
-        os.write(budget._write_end, b"." * count)
-        return budget
-
-    @property
-    def fds(self) -> tuple[int, int]:
-        """The file descriptors that a worker inherits."""
-        return self._read_end, self._write_end
-
-    @property
-    def are_left(self) -> bool:
-        """True while a worker may start another trial."""
-        return bool(select.select([self._read_end], [], [], 0)[0])
-
-    def spend(self) -> bool:
-        """Spend one run; False if none is left."""
-        with suppress(BlockingIOError):
-            return len(os.read(self._read_end, 1)) == 1
-        return False
-
-    def put_back(self) -> None:
-        """Put a run back that trained nothing."""
-        os.write(self._write_end, b".")
 
 
 class RunLimit:
