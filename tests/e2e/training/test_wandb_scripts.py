@@ -13,6 +13,7 @@ import pytest
 
 from hpq.code.command import argv
 from hpq.domain.trial import TrialState
+from tests.support.hook import serving
 from tests.support.ids import ids
 
 SWEEP = """
@@ -103,8 +104,10 @@ def test_what_a_script_sets_beside_numbers_is_kept_and_shown(lab) -> None:
 def test_a_script_for_wandb_runs_unchanged_and_its_numbers_and_files_are_the_trials(lab) -> None:
     lab.write("train.py", USUAL)
     sid = lab.enqueue(SWEEP)
-    lab.worker(HPQ_STORE=str(lab.folder / "store"))
-    lab.wait_over(sid)
+    with serving() as hook:
+        lab.worker(HPQ_STORE=str(lab.folder / "store"), HPQ_NOTIFY=hook.url)
+        assert f"{sid}/1 alerts: INFO done: all of it" in hook.next()
+        lab.wait_over(sid)
     trial, log = lab.trial(sid), lab.printed(sid)
     assert (trial.state, trial.objective) == (TrialState.FINISHED, 0.5), log
     assert dict(trial.metrics) == {

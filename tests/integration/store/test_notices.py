@@ -11,6 +11,7 @@ from redis import Redis
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.budget import Budget
 from hpq.domain.sweep import Goal, Metric
+from hpq.domain.trial import TrialId
 from hpq.errors import SettingsError
 from hpq.settings import Settings, read
 from hpq.store.control import SweepControl
@@ -66,6 +67,22 @@ def test_the_end_of_a_sweep_is_told_once_with_its_best(
     assert hook.posted.empty()
     raw = b"".join(redis.dump(key) or b"" for key in redis.scan_iter())
     assert b"s3cret" not in raw, "the URL is a secret, and never goes to Redis"
+
+
+def test_an_alert_of_a_script_is_sent_by_the_worker_of_its_trial(
+    hook: Hook, workers: list[Notices], sweep_of: MakeSweep, reader: StoreReader, store: TrialStore
+) -> None:
+    sweep = sweep_of(1)
+    trial = TrialId(sweep=sweep.id, number=1)
+    workers[0].alert(sweep, trial, "WARN disk: \x1b[31m<full>")
+    body = hook.posted.get(timeout=DEADLINE_S)
+    assert (body["event"], body["sweep"], body["trial"]) == ("alert", sweep.id, 1)
+    assert "WARN disk" in body["text"] and "&lt;full&gt;" in body["text"]
+    assert "\x1b" not in body["text"]
+    mute = Notices(Settings(), reader, store)
+    mute.alert(sweep, trial, "not sent")
+    mute.close()
+    assert hook.posted.empty()
 
 
 @pytest.mark.parametrize("key", ["hpq:s:bad:events", "hpq:notice:bad", "hpq:s:bad:rank"])

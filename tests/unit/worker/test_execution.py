@@ -43,6 +43,7 @@ class Said:
     def __init__(self, path: str) -> None:
         self.signals, self._path = Signals(), path
         self.warnings: list[str] = []
+        self.alerts: list[str] = []
         answers, self.answers = os.pipe()
         output, self.output = os.pipe()
         self._socket = ReportSocket(path)
@@ -72,6 +73,7 @@ class Said:
             3.0,
             Progress(),
             self.warnings.append,
+            self.alerts.append,
         )
 
     def send(self, data: bytes) -> None:
@@ -346,3 +348,13 @@ def test_a_trial_that_has_reported_nothing_does_not_begin_again(said: Said) -> N
     said.end()
     said.run()
     assert said.reports.batch().restarted == ""
+
+
+def test_the_first_ten_different_alerts_of_a_script_are_passed_on(said: Said) -> None:
+    for newest in (1, 2, 8, 14):
+        last = [f"WARN slow: {n}" for n in range(newest)][-10:]
+        said.send(json.dumps({"run_info": {"alerts": [*last, last[-1], 7]}}).encode())
+    said.send(b'{"run_info": {"alerts": "WARN"}}')
+    said.end()
+    said.run()
+    assert said.alerts == [f"WARN slow: {n}" for n in range(10)]

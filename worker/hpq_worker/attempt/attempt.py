@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from redis.exceptions import RedisError
@@ -145,6 +145,7 @@ class AttemptRunner:
                 self._settings.grace_s,
                 self._parts.progress,
                 lambda text: self._warn(claim, text),
+                partial(self._parts.alert, sweep, claim.trial),
             )
             self._overwrites.begin(sweep.id)
             publisher.start(execution.read_arrived)

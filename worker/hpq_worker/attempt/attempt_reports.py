@@ -20,6 +20,7 @@ from hpq_worker.process.secrets import Mask
 
 _TAIL_BYTES = 65_536  # of the log, to make a failure's line from; each of many ranks has its stack
 _HELD_LINES = 10_000  # that report metrics
+_MOST_ALERTS = 10  # of an attempt that are sent
 _AGENT_BEGINS = "wandb.agent begins the trial's run"
 
 
@@ -37,16 +38,19 @@ class AttemptReports:
         buffer: ReportBuffer,
         mask: Mask,
         on_warning: Callable[[str], object],
+        on_alert: Callable[[str], object],
     ) -> None:
         """Prepare the reports of an attempt.
 
         Args:
             on_warning: gets what may be wrong with the reports, each once.
+            on_alert: gets the first ten different alerts of the script.
         """
         self.exit_code = 0  # that a program has reported, besides its exit status
         self.dropped: dict[str, str] = {}  # names of declared metrics, and why
         self._sweep, self._buffer, self._mask = sweep, buffer, mask
-        self._on_warning = on_warning
+        self._on_warning, self._on_alert = on_warning, on_alert
+        self._alerts: set[str] = set()
         self._warned: set[str] = set()  # kinds of warnings
         self._is_program = not sweep.launch.trainer
         self._reads_printed = self._is_program
@@ -90,6 +94,7 @@ class AttemptReports:
         elif "run_info" in message:
             info = bounded(message["run_info"], self._mask.text)
             self._buffer.describe(dumps_in_order(info))
+            self._pass_alerts(info.get("alerts"))
         elif "phase" in message:
             self._buffer.phase(self._mask.text(message["phase"]))
 
@@ -143,6 +148,14 @@ class AttemptReports:
             self._buffer.log(f"hpq: {why}; {dropped!r} and other new names are dropped\n".encode())
         if (near := self._buffer.near_miss) and self._sweep.metric:
             self._warn("near", f"this trial {missing_metric(self._sweep.metric.name, near)}")
+
+    def _pass_alerts(self, alerts: object) -> None:
+        """Pass on new alerts: a script may repeat one at every step."""
+        for text in alerts if isinstance(alerts, list) else ():
+            is_new = isinstance(text, str) and text not in self._alerts
+            if is_new and len(self._alerts) < _MOST_ALERTS:
+                self._alerts.add(text)
+                self._on_alert(text)
 
     def _begin_again(self) -> None:
         """Discard what a run before the trial's own one left: its values and its exit code."""

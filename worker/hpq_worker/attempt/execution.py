@@ -67,17 +67,19 @@ class Execution:
         grace_s: float,
         progress: Progress,
         on_warning: Callable[[str], object] = lambda _: None,
+        on_alert: Callable[[str], object] = lambda _: None,
     ) -> None:
         """Prepare an attempt.
 
         Args:
             socket: where a program reports; None for a trainer function of a worker.
             on_warning: gets what may be wrong with a trial's reports, each once.
+            on_alert: gets what the script tells by `wandb.alert`.
         """
         self._sweep, self._runner, self._socket = sweep, runner, socket
         self._usage, self._mask, self._progress = usage, mask, progress
         self._buffer = reports
-        self._reports = AttemptReports(sweep, claim.params, reports, mask, on_warning)
+        self._reports = AttemptReports(sweep, claim.params, reports, mask, on_warning, on_alert)
         self._halting = Halting(sweep, runner, usage, reports, grace_s)
         self._reading, self._is_running = Lock(), False
         self._end: AttemptEnd | None = None

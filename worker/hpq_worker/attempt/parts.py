@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpq.domain.attempt import WorkerPresence
+from hpq.domain.sweep import RunnableSweep
+from hpq.domain.trial import TrialId
 from hpq.settings import Settings
 from hpq.store.trials import TrialStore
 from hpq_worker.attempt.code import CodeBundles
@@ -38,6 +40,7 @@ class AttemptParts:
     checkpoint: Path | None = None  # of `hpq try`: a directory of checkpoints that stays
     caller: Caller | None = None  # runs the trials in place of a runner
     usage: UsageReader = field(default_factory=UsageReader)
+    alert: Callable[[RunnableSweep, TrialId, str], object] = lambda *_: None  # sends an alert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,11 @@ def _run_limit(
 
 
 def _reaper(
-    parts: WorkerParts, presence: PresenceRecord, state: StateWriter, provenance: str
+    parts: WorkerParts,
+    presence: PresenceRecord,
+    state: StateWriter,
+    provenance: str,
+    notices: Notices,
 ) -> Reaper:
     """Create the reaper, on connections of its own; `provenance` is the record that it resends."""
     settings = parts.settings
@@ -105,7 +109,7 @@ def _reaper(
         state,
         parts.outage,
         partial(store.keep_provenance, parts.provenance, provenance),
-        Notices(settings, _reader(settings), store),
+        notices,
         parts.garbage.dead,
     )
 
@@ -158,6 +162,7 @@ def serve(
     garbage = FileGarbage(context)
     waiting = UnstoredFiles(settings.work_root, settings.prefix, TrialStore(context))
     beat_store = TrialStore(_context(settings, retries=0, timeout_s=3.0))
+    notices = Notices(settings, _reader(settings), TrialStore(_context(settings)))
     parts = WorkerParts(
         settings=settings,
         environ=environ,
@@ -176,12 +181,13 @@ def serve(
         suggesters=_suggesters(settings, environ, name),
         caller=caller,
         usage=UsageReader(devices.visible(environ)),
+        alert=notices.alert,
     )
     _check_sweep(parts)
     attempts, run_limit = AttemptRunner(parts), _run_limit(settings, config, reader, caller)
     loop = ClaimLoop(parts, attempts, run_limit)
     presence = PresenceRecord(parts, device, loop)
-    reaper = _reaper(parts, presence, StateWriter(config.state), record)
+    reaper = _reaper(parts, presence, StateWriter(config.state), record, notices)
     tickets = Tickets(connect(settings.redis_url, retries=1), Keys(settings.prefix))
     consumer = RqWorker(tickets, parts, loop, run_limit)
     files.warn_if_unknown(garbage.recent_stores())

@@ -1,4 +1,4 @@
-"""Send a notice when a sweep is held, stalled, near its budget or over, once.
+"""Send a notice when a sweep is held, stalled, near its budget or over, once; and scripts' alerts.
 
 The URL is HPQ_NOTIFY, which never goes to Redis. A webhook gets JSON; Apprise sends the text to a
 chat, a phone or a mailbox. A trial never waits for a notice: a thread sends it, and tries again
@@ -24,7 +24,8 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from hpq.domain.status import event_ms
-from hpq.domain.sweep import SweepState, SweepView
+from hpq.domain.sweep import RunnableSweep, SweepState, SweepView
+from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError, SettingsError
 from hpq.redis.damage import damage
 from hpq.sanitize import visible
@@ -125,6 +126,11 @@ class Notices:
             for sweep, eid in zip(sweeps, last, strict=True)
         }
 
+    def alert(self, sweep: RunnableSweep, trial: TrialId, text: str) -> None:
+        """Send what the script of a trial here tells by `wandb.alert`."""
+        if self._send is not None:
+            self._thread.submit(partial(self._deliver, self._send, _alert(sweep, trial, text)))
+
     def close(self) -> None:
         """Wait a few seconds for notices that are being sent."""
         wait({self._thread.submit(lambda: None)}, TIMEOUT_S)
@@ -193,6 +199,19 @@ def _notice(sweep: SweepView, event: str, best: float | None, why: str) -> dict[
         "failed": counts.failed,
         "metric": metric.name if metric else None,
         "best": best if best is not None and math.isfinite(best) else None,  # JSON has no NaN
+        "reason": reason,
+    }
+
+
+def _alert(sweep: RunnableSweep, trial: TrialId, said: str) -> dict[str, Any]:
+    """Return the body of an alert of a trial's script."""
+    reason = visible(said)[:_REASON]
+    return {
+        "text": html.escape(f"hpq: {trial} alerts: {reason}", quote=False),
+        "event": "alert",
+        "sweep": sweep.id,
+        "owner": sweep.owner,
+        "trial": trial.number,
         "reason": reason,
     }
 
