@@ -20,6 +20,7 @@ from hpq.yamlfile.problems import KeyPath, Problems, dotted, shown
 from hpq_producer.sweepfile.conditions import add_unknown, leaf_of
 from hpq_producer.sweepfile.parameters import check_value
 
+_MOST_SHOWN = 10  # values of a parameter
 _FORM = "{lr: 0.1, momentum: 0.9}"
 
 
@@ -145,7 +146,15 @@ def _check_outside(
         wanted = " or ".join(sorted(types))
         out.add(path, f"{shown(value)} is not {wanted}", code="outside-space")
     elif not rules.may_be_outside:
-        out.add(path, f"{shown(value)} is outside the space", code="outside-space")
+        out.add(path, f"{shown(value)} is outside the space{_has(leaf)}", code="outside-space")
+
+
+def _has(leaf: Distribution) -> str:
+    """Return the limits or the values of a parameter; "" if it has neither, or many."""
+    known = {path[-1]: shown(value) for path, value in leaf.known()}
+    if known.keys() == {"min", "max"}:
+        return f", which has {known['min']} to {known['max']}"
+    return f", which has {', '.join(known.values())}" if 0 < len(known) <= _MOST_SHOWN else ""
 
 
 def _type_of(value: Json) -> str:

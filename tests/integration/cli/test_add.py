@@ -501,7 +501,7 @@ def test_zipped_values_may_be_outside_the_space_together(desk: Desk) -> None:
     zipped = GRID.replace("[1, 2, 3]", "[1, 2]") + "  y: {values: [3, 4]}\nzip: [[x, y]]\n"
     sid = desk.sweep(zipped)
     refused(desk.hpq("add", sid, "x=1", "y=4"), "condition-unmet")
-    refused(desk.hpq("add", sid, "x=9", "y=3"), "outside-space")
+    refused(desk.hpq("add", sid, "x=9", "y=3"), "outside-space", "1, 2")
     refused(desk.hpq("add", sid, "x=9", "--outside"), "missing-parameter")
     assert desk.add(sid, "x=9", "y=3", "--outside")["outside"] == [3]
     assert desk.add(sid, "x=1", "y=4", "--outside")["outside"] == [4]
