@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hpq.access.session import Session, api_session
 from hpq.domain.sweep import SweepState, SweepView
-from hpq.domain.trial import Json, TrialId, TrialState
+from hpq.domain.trial import Claim, Json, TrialId, TrialState
 from hpq.errors import Held, OverBudget, UserError
 from hpq.notice import plural
 from hpq_producer.actions import steer
+from hpq_producer.python_api.ask_tell import claim_for_caller, commit_of_caller, fail_of_caller
 from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
 from hpq_producer.python_api.plain_data import plain_data
+from hpq_producer.python_api.selecting import filter_of, state_of
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.importance import Importance
@@ -56,11 +59,12 @@ class Sweep:
         with api_session() as session:
             self._read = session.sweep(id)
         self.id = self._read.id
+        self._asked: dict[int, Claim] = {}
 
     @classmethod
     def _of(cls, view: SweepView) -> Sweep:
         sweep = cls.__new__(cls)
-        sweep._read, sweep.id = view, view.id
+        sweep._read, sweep.id, sweep._asked = view, view.id, {}
         return sweep
 
     def _now(self) -> SweepView:
@@ -150,8 +154,8 @@ class Sweep:
             UserError: the expression is invalid, or no trial has a name that it uses.
             NotFound: the sweep was removed.
         """
-        only = _filter(where)
-        wanted = None if state is None else _state(state)
+        only = filter_of(where)
+        wanted = None if state is None else state_of(state)
         with api_session(self.id) as session:
             sweep = session.reader.sweeps.get(self.id)
             chosen = Selection(
@@ -171,7 +175,7 @@ class Sweep:
             HpqError: no trial has a result yet, or the sweep has no metric (`no-result`); none
                 meets the constraints (`constraints-unmet`).
         """
-        only = _filter(where)
+        only = filter_of(where)
         with api_session(self.id) as session:
             sweep = session.reader.sweeps.get(self.id)
             refuse_unknown_metric(sweep, by)
@@ -197,7 +201,7 @@ class Sweep:
             HpqError: no trial has a finite value of every metric (`no-result`), or none meets the
                 constraints (`constraints-unmet`).
         """
-        only = _filter(where)
+        only = filter_of(where)
         with api_session(self.id) as session:
             sweep = session.reader.sweeps.get(self.id)
             return trial_listing(_front(session, sweep, only).trials, sweep)
@@ -306,6 +310,42 @@ class Sweep:
             found = session.reader.trials.get_many(self.id, numbers)
             return trial_listing(found, session.reader.sweeps.get(self.id))
 
+    def ask(self, *, lease_s: float = 3_600.0) -> SweepTrial | None:
+        """Claim a trial that this process runs, and return it; None if none can start now.
+
+        If `tell` does not follow within `lease_s` seconds, the trial runs again elsewhere.
+
+        Raises:
+            UserError: this machine's key did not sign the sweep, or its parameters were altered; no
+                worker is live, which suggests the trials of the sweep (`no-worker`).
+            NotFound: the sweep was removed.
+        """
+        with api_session(self.id) as session:
+            claim = claim_for_caller(session, session.reader.sweeps.get(self.id), lease_s)
+        if claim is None:
+            return None
+        self._asked[claim.trial.number] = claim
+        return self.trial(claim.trial.number)
+
+    def tell(
+        self, trial: SweepTrial, result: float | Mapping[str, float] = math.nan, *, failed: str = ""
+    ) -> None:
+        """Commit the result of a trial of `ask`, by name if there are several; or why it `failed`.
+
+        Raises:
+            UserError: a metric is missing or not finite; `ask` of this object did not return the
+                trial; its lease has ended, and another process has claimed it (`attempt-lost`).
+        """
+        claim = self._asked.get(trial.number)
+        if claim is None:
+            raise UserError(f"{trial.id}: ask() of this object did not return it")
+        with api_session() as session:
+            if failed:
+                fail_of_caller(session, claim, failed)
+            else:
+                commit_of_caller(session, self._read, claim, result)
+        del self._asked[trial.number]
+
     def cancel(self, *numbers: int, force: bool = False) -> int:
         """Stop the sweep, or the trials with these numbers, now; return how many were stopped.
 
@@ -339,21 +379,6 @@ def _front(session: Session, sweep: SweepView, only: Filter | None) -> Front:
     if not found.trials:
         raise no_best(session.reader, [sweep], only, found)
     return found
-
-
-def _filter(where: str | None) -> Filter | None:
-    if where is not None and not isinstance(where, str):
-        text = f"{where!r} is not an expression; trials(sort='objective', top=3) are the best three"
-        raise UserError(text)
-    return None if where is None else Filter.of(where)
-
-
-def _state(name: str) -> TrialState:
-    try:
-        return TrialState(name)
-    except ValueError:
-        text = f"state {name!r} does not exist; use one of {', '.join(TrialState)}"
-        raise UserError(text) from None
 
 
 def sweeps(newest: int | None = None) -> Listing[Sweep]:
