@@ -219,3 +219,32 @@ def test_a_metric_inside_text_ranks_and_a_trial_without_it_finishes_with_a_warni
     sid = lab.enqueue(text.format(method="bayes", cap=1, ways="none, near"))
     lab.wait_over(sid)
     assert lab.trial(sid).state is TrialState.FAILED, "bayes needs the value"
+
+
+def test_the_runner_of_one_program_runs_the_next_which_finds_nothing_of_the_first(lab) -> None:
+    """Neither a process, nor a variable, nor another directory."""
+    lab.write("train.py", f"""
+        import os, pathlib, subprocess, sys
+        mark = pathlib.Path({str(lab.folder / "mark")!r})
+        left = 0
+        if mark.exists():
+            try:
+                os.kill(int(mark.read_text()), 0)
+                left += 1
+            except ProcessLookupError:
+                pass
+        stays = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(900)"],
+                                 start_new_session=True, stdout=subprocess.DEVNULL)
+        mark.write_text(str(stays.pid))
+        left += "LEFT" in os.environ
+        os.environ["LEFT"] = "1"
+        print(f"runner={{os.getppid()}}")
+        print(f"val_loss={{left}}")
+        os.chdir("/")
+        """)  # fmt: skip
+    sid = lab.enqueue(SWEEP)
+    lab.worker()
+    lab.wait_over(sid)
+    first, second = lab.reader.trials.all(sid)
+    assert first.metrics["runner"] == second.metrics["runner"]
+    assert (first.objective, second.objective) == (0, 0)

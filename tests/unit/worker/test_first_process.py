@@ -21,7 +21,11 @@ can_unshare = os.geteuid() == 0 and shutil.which("unshare")
     not can_unshare, reason="needs root, unshare"))])  # fmt: skip
 @pytest.mark.parametrize(
     ("module", "imported"),
-    [("hpq_producer", "typer"), ("hpq_worker", "redis"), ("hpq_worker.terminal_attempt", "redis")],
+    [
+        ("hpq_producer", "typer"),
+        ("hpq_worker", "argparse"),
+        ("hpq_worker.terminal_attempt", "redis"),
+    ],
 )
 def test_a_process_that_still_imports_ends_at_a_signal_without_a_word(
     tmp_path: Path, module: str, imported: str, first: bool, number: int

@@ -93,8 +93,7 @@ class AttemptRunner:
             if self._parts.terminal is None:
                 result = self._publish_rest(publisher, sweep, result)
             is_over = _is_over(result)
-            if not (result.keep_runner and _is_resident(sweep)):
-                self.close()
+            self._release(sweep, keep_runner=result.keep_runner)
             return result
         except BaseException:
             self.close()
@@ -231,6 +230,13 @@ class AttemptRunner:
         outcome = publisher.publish_artifacts(outcome, needs_checkpoint=needs_checkpoint)
         return replace(result, outcome=outcome)
 
+    def _release(self, sweep: RunnableSweep, *, keep_runner: bool) -> None:
+        """Remove what does not outlive an attempt: the copy of a program's code, or all."""
+        if not (keep_runner and _is_resident(sweep)):
+            self.close()
+        elif not sweep.launch.trainer:
+            self._parts.bundles.close()
+
     def close(self) -> None:
         """End the runner, if there is one, and then remove the copy of the code."""
         if self._runner is not None:
@@ -335,6 +341,9 @@ def _is_over(result: Result) -> bool:
 
 
 def _is_resident(sweep: RunnableSweep) -> bool:
+    """True if the runner stays for the next trial: it keeps nothing of a program but its own state.
+
+    A trainer function leaves modules, memory and threads in the process.
+    """
     launch = sweep.launch
-    is_built_in, is_trainer = launch.trainer in BUILT_IN, bool(launch.trainer)
-    return is_built_in or (launch.resident and is_trainer) or bool(launch.preload)
+    return launch.resident or not launch.trainer or launch.trainer in BUILT_IN
