@@ -412,6 +412,8 @@ def test_a_run_cap_that_would_tear_replicates_apart_is_refused(
     refused(desk.hpq("set", sid, "run_cap=5", "priority=3"), "invalid-value", "4 or 6")
     sweep = desk.reader.sweeps.get(sid)
     assert (sweep.run_cap, sweep.priority) == (4, 0)
+    odd = desk.sweep(BAYES.replace("run_cap: 4", "run_cap: 5") + "replicates: 2\nname: odd\n")
+    assert desk.reader.sweeps.get(odd).run_cap == 4
     for cap in ("6", "0"):
         assert desk.hpq("set", sid, f"run_cap={cap}").returncode == 0
     assert desk.reader.sweeps.get(sid).run_cap == 0

@@ -323,6 +323,9 @@ def test_an_agent_adds_trials_inside_the_space_of_a_sweep_only(
     text = SWEEP.replace("grid", "random") + "  lr: {min: 0.1, max: 0.5}\nrun_cap: 2\n"
     (place / "root" / "drawn.yaml").write_text(text)
     sid = run_here(["enqueue", "drawn.yaml"], place / "root", env).stdout.strip()
+    (place / "root" / "bayes.yaml").write_text(text.replace("random", "bayes"))
+    later = writing.gets("enqueue", file="bayes.yaml")
+    assert (later["trials"], later["planned"]) == (0, 2)
     inside = {"x": 2, "lr": 0.25}
     done = writing.gets("add", sweep=sid, sets=[inside])
     assert (len(done["added"]), done["outside"], done["exists"]) == (1, [], [])

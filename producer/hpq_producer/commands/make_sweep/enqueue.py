@@ -196,6 +196,7 @@ def _report(
 
 
 def enqueued_record(done: Enqueued, sweep: SweepView) -> dict[str, object]:
-    """Return what was enqueued as data."""
+    """Return what was enqueued as data; `planned` counts trials that are suggested later, too."""
     counts = {"new": done.is_new, "trials": done.trials, "reused": done.reused}
-    return {"sweep": sweep.id, **counts, "state": sweep.state}
+    planned = None if sweep.counts.is_open_ended else int(sweep.counts.planned)
+    return {"sweep": sweep.id, **counts, "planned": planned, "state": sweep.state}
