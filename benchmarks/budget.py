@@ -25,7 +25,7 @@ from hpq.store.scripts import StoreContext
 from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
-from hpq.store.wire.trial import NewRow
+from hpq.store.wire.row import NewRow
 
 _WORKERS, _TRIALS, _BUDGET_MS = 8, 400, 2_000
 _MEDIAN_S, _SIGMA, _SWEEPS = 0.02, 0.5, 20

@@ -25,8 +25,8 @@ from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
+from hpq.store.wire.row import encode_new
 from hpq.store.wire.search import encode_search
-from hpq.store.wire.trial import encode_new
 from hpq_worker.suggest.loop import Suggester
 
 _SPACE = Space.of(

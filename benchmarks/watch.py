@@ -17,7 +17,7 @@ from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.trials import TrialStore
-from hpq.store.wire.trial import encode_new
+from hpq.store.wire.row import encode_new
 from hpq_views.text.screen import DrawnLines
 from hpq_views.text.style import TerminalInfo
 from hpq_views.watch.frame import render

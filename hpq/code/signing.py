@@ -21,8 +21,8 @@ from hpq.notice import Notice
 from hpq.private_files import create_secret
 from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
+from hpq.store.wire.row import MAC_BYTES, CheckOf, CheckRow, SignRow, is_unsigned, unsigned
 from hpq.store.wire.sweep import encode_launch
-from hpq.store.wire.trial import MAC_BYTES, CheckOf, CheckRow, SignRow, is_unsigned, unsigned
 
 _FINGERPRINT = re.compile("[0-9a-f]{12}")
 

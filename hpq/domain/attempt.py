@@ -6,15 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hpq.domain.trial import (
-    Artifacts,
-    Checkpoint,
-    Failure,
-    Point,
-    TrialState,
-    Unstored,
-    UsageCurves,
-)
+from hpq.domain.trial import Artifacts, Checkpoint, Failure, Point, TrialState, Unstored
+from hpq.domain.usage import UsageCurves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from hpq.domain.trial import short
+from hpq.domain.usage import short
 from hpq.notice import plural
 
 HOUR_MS = 3_600_000

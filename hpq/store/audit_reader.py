@@ -14,7 +14,7 @@ from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import cut, decoding, whole
-from hpq.store.wire.trial import CheckOf, decode_params
+from hpq.store.wire.row import CheckOf, decode_params
 
 _INDEXES = ("waiting", "running", "dropped", "ended")
 _FIELDS = ("state", "attempt", "objective", "checkpoint", "artifacts", "unstored")

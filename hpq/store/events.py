@@ -15,7 +15,7 @@ from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError
 from hpq.redis.damage import answered
 from hpq.store.keys import Keys
-from hpq.store.wire import trial as trial_codec
+from hpq.store.wire import row as row_codec
 from hpq.store.wire.fields import count, decoding, moment
 
 _ENTRIES_PER_READ = 1_000
@@ -148,7 +148,7 @@ class SweepHistory:
             for n, raw in zip(numbers, rows, strict=True):
                 if self._is_trusted(n, raw):
                     with suppress(DecodeError):
-                        yield n, ParameterSet(trial_codec.decode_params(f"{key} field {n}", raw))
+                        yield n, ParameterSet(row_codec.decode_params(f"{key} field {n}", raw))
 
     def objectives(self, numbers: Sequence[int]) -> list[float | None]:
         """Return the objective that each running trial reported last, or None.

@@ -16,7 +16,8 @@ from redis.exceptions import ResponseError
 
 from hpq.domain.status import ServerMemory, SweepStatus
 from hpq.domain.sweep import Goal, SweepView
-from hpq.domain.trial import ReplicateGroup, Standing, TrialId, TrialView, UsageCurves
+from hpq.domain.trial import ReplicateGroup, Standing, TrialId, TrialView
+from hpq.domain.usage import UsageCurves
 from hpq.errors import DecodeError
 from hpq.redis.damage import answered
 from hpq.search.replicates import first_of_set, set_of
@@ -26,8 +27,9 @@ from hpq.store.keys import Keys
 from hpq.store.sweep_reader import SweepReader
 from hpq.store.trial_reader import TrialReader
 from hpq.store.wire.fields import count, decoding, moment, real, trial_numbers
+from hpq.store.wire.row import CheckOf
 from hpq.store.wire.sweep import decode_durations
-from hpq.store.wire.trial import CheckOf, decode_usage_curves
+from hpq.store.wire.trial import decode_usage_curves
 from hpq.store.worker_reader import OwnerReader, WorkerReader, server_memory, server_ms
 
 MOST_RANKED = 10_000_000  # trials of a sweep

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpq.store.scripts import StoreContext
-from hpq.store.wire.trial import NewRow, SignRow, stored, unsigned
+from hpq.store.wire.row import NewRow, SignRow, stored, unsigned
 
 _MIN_LEASE_MS = 1_000
 

@@ -16,8 +16,8 @@ from hpq.domain.trial import Params, TrialId
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.redis.damage import answered
 from hpq.store.keys import Keys
+from hpq.store.wire import row as row_codec
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import decoding, moment, sweep_id, trial_numbers
 from hpq.store.worker_reader import server_ms
 
@@ -259,7 +259,7 @@ class SweepReader:
         """
         raw: Any = self._redis.hget(self._keys.code, digest) if digest else None
         where = f"{self._keys.code} field {digest}"
-        found = trial_codec.decode_params(where, raw) if raw else {}
+        found = row_codec.decode_params(where, raw) if raw else {}
         return {path: str(sha256) for path, sha256 in found.items()}
 
     def origin(self, sid: str, field: str) -> str:
@@ -301,7 +301,7 @@ class SweepReader:
         """Return the provenance record of an attempt by its digest; empty if it was dropped."""
         raw: Any = self._redis.hget(self._keys.provenance, digest) if digest else None
         where = f"{self._keys.provenance} field {digest}"
-        return trial_codec.decode_params(where, raw) if raw else {}
+        return row_codec.decode_params(where, raw) if raw else {}
 
 
 def _matches(ref: str, ids: Iterable[str]) -> list[str]:

@@ -22,14 +22,8 @@ from hpq.store.keys import SWEEP_PARTS
 from hpq.store.scripts import BATCH_ROWS, UNFINISHED_TTL_S, StoreContext, check_reply
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import dumps, flatten, sweep_id
-from hpq.store.wire.trial import (
-    NewRow,
-    SignRow,
-    encode_new,
-    encode_result,
-    stored,
-    unsigned,
-)
+from hpq.store.wire.row import NewRow, SignRow, encode_new, stored, unsigned
+from hpq.store.wire.trial import encode_result
 
 _TRIES = 50  # of a call that adds trials, while a suggester adds others
 

@@ -21,6 +21,7 @@ from hpq.domain.trial import (
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.redis.damage import answered
 from hpq.store.keys import Keys
+from hpq.store.wire import row as row_codec
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import decoding, trial_numbers
 from hpq.store.wire.trial import Entry, decode_entries, decode_points, entry_id, join_points
@@ -35,7 +36,7 @@ class TrialReader:
     parameters, failed if it has ended, and with the failure ALTERED.
     """
 
-    def __init__(self, redis: Redis, keys: Keys, check_of: trial_codec.CheckOf) -> None:
+    def __init__(self, redis: Redis, keys: Keys, check_of: row_codec.CheckOf) -> None:
         self._redis = redis
         self._keys = keys
         self._check_of = check_of
@@ -106,14 +107,14 @@ class TrialReader:
         raw: bytes | None,
         drop: float | None,
         row: Any,
-        check: trial_codec.CheckRow | None,
+        check: row_codec.CheckRow | None,
         places: Mapping[str, int],
     ) -> TrialView:
         passes = check(trial.number, raw) if raw is not None and check is not None else None
         is_altered = passes is False
-        is_signed = passes is True and not trial_codec.is_unsigned(trial.number, raw)
+        is_signed = passes is True and not row_codec.is_unsigned(trial.number, raw)
         where = f"{self._keys.sweep(trial.sweep, 'params')} field {trial.number}"
-        values = {} if is_altered else trial_codec.decode_params(where, raw)
+        values = {} if is_altered else row_codec.decode_params(where, raw)
         key = self._keys.trial(trial)
         fields = answered(key, row)
         is_dropped = drop is not None

@@ -33,7 +33,7 @@ from hpq.store.scripts import StoreContext
 from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
-from hpq.store.wire.trial import NewRow
+from hpq.store.wire.row import NewRow
 from hpq_ops.audit.sweep_audit import audit_sweep
 
 TRIALS, LEASE, HOUR = 4, 30_000, 3_600_000

@@ -29,12 +29,12 @@ from hpq.store.wire.fields import (
     numbers,
     sweep_id,
 )
+from hpq.store.wire.row import decode_params
 from hpq.store.wire.trial import (
     ARTIFACTS,
     CHECKPOINT,
     METRIC_BREAK,
     UNSTORED,
-    decode_params,
     encode_usage,
     encode_usage_curves,
 )

@@ -1,4 +1,4 @@
-"""Encode and decode a trial: hash, parameters, points, and a result that another sweep reuses.
+"""Encode and decode a trial: its hash, its points, and a result that another sweep reuses.
 
 lua/lib/points.lua packs the points of an ended trial into a hash, P:t:S/N:points. A field is a
 metric. Its value is one segment for each time that the trial ended: "+" and the ids and steps of
@@ -14,15 +14,12 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain, repeat
 from typing import Any, NamedTuple
 
-from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import (
-    READINGS,
-    USAGE,
     Artifacts,
     Checkpoint,
     Failure,
@@ -33,16 +30,14 @@ from hpq.domain.trial import (
     TrialState,
     TrialView,
     Unstored,
-    UsageCurves,
-    short,
 )
+from hpq.domain.usage import READINGS, USAGE, UsageCurves, short
 from hpq.errors import DecodeError
 from hpq.store.wire import decode
 from hpq.store.wire.fields import (
     Reader,
     Row,
     count,
-    decoding,
     dumps_in_order,
     mapping,
     moment,
@@ -50,11 +45,6 @@ from hpq.store.wire.fields import (
     numbers,
     whole,
 )
-
-MAC_BYTES = 16
-SignRow = Callable[[int, str], bytes]  # number and JSON of a trial → its row
-CheckRow = Callable[[int, bytes | None], bool]  # number and row → is it as it was signed?
-CheckOf = Callable[[str], CheckRow | None]  # of a sweep; None: this machine's key did not sign it
 
 CHECKPOINT = decode.Record(
     Checkpoint,
@@ -87,58 +77,10 @@ METRIC_BREAK = "\n"  # between the names in `metric_order`
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
 
-class NewRow(NamedTuple):
-    """A trial to be added: its parameters as JSON, and its identity."""
-
-    params: str
-    identity: bytes
-
-
-def encode_new(params: ParameterSet, replicate: int) -> NewRow:
-    """Encode a trial to be added; `replicate` counts from 0.
-
-    The JSON keeps the order of the file, which is the order of the arguments on a command line.
-    """
-    identity = params.salted(replicate) if replicate else params.identity
-    return NewRow(dumps_in_order(params), identity)
-
-
-def unsigned(_number: int, text: str) -> bytes:
-    """Return a row without a signature, for sweeps that no key signs."""
-    return text.encode()
-
-
-def is_unsigned(_number: int, row: bytes | None) -> bool:
-    """Return True unless a signature precedes the row's JSON."""
-    return (row or b"")[:1] < b"\x80"
-
-
-def stored(rows: Iterable[NewRow], first: int, sign: SignRow) -> list[tuple[bytes, bytes]]:
-    """Return row and identity of each trial, numbered from `first`."""
-    return [(sign(n, text), identity) for n, (text, identity) in enumerate(rows, first)]
-
-
-def text_of(row: bytes) -> bytes:
-    """Return the JSON of a row, which a signature of 16 bytes may precede (code/signing.py)."""
-    return row if is_unsigned(0, row) else row[MAC_BYTES:]
-
-
 def metric_names(fields: Iterable[bytes]) -> list[str]:
     """Return the names of the metrics among the fields of a trial's hash."""
     names = (f.removeprefix(METRIC_FIELD) for f in fields if f.startswith(METRIC_FIELD))
     return [name.decode("utf-8", "replace") for name in names]
-
-
-def decode_params(key: str, raw: bytes | None) -> Params:
-    """Decode the parameters of a trial.
-
-    Raises:
-        DecodeError: the parameters are missing or not a mapping.
-    """
-    if raw is None:
-        raise DecodeError(f"{key}: the parameters are missing")
-    with decoding(f"{key}: {raw[:60]!r}"):
-        return mapping(text_of(raw).decode())
 
 
 def decode_trial(

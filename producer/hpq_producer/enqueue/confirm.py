@@ -15,7 +15,7 @@ from hpq.errors import UserError
 from hpq.search.replicates import SEED, replicated
 from hpq.shell import shell_hint
 from hpq.store.wire.fields import dumps
-from hpq.store.wire.trial import encode_new
+from hpq.store.wire.row import encode_new
 from hpq_producer.enqueue.enqueue_sweep import Enqueued, create, new_id, write_rows
 from hpq_views.analysis.selection import refuse_altered
 from hpq_views.analysis.winner_evidence import CONFIRMS

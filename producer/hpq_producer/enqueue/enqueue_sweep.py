@@ -24,8 +24,8 @@ from hpq.search.replicates import replicated
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.sweep_writer import SweepWriter
 from hpq.store.wire.fields import dumps
+from hpq.store.wire.row import NewRow, SignRow, encode_new
 from hpq.store.wire.search import encode_search
-from hpq.store.wire.trial import NewRow, SignRow, encode_new
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.code_discovery import DiscoveredCode

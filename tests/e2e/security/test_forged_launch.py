@@ -13,7 +13,7 @@ from hpq.domain.attempt import WorkerPresence
 from hpq.domain.trainer_specs import built_in_launch
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
-from hpq.store.wire.trial import text_of
+from hpq.store.wire.row import text_of
 from tests.support.ids import ids, refused
 from tests.support.store_calls import end, take
 

@@ -23,12 +23,13 @@ from redis import Redis
 from hpq.domain.attempt import ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Counts, Goal, Metric, SweepView
-from hpq.domain.trial import Claim, Point, UsageCurves
+from hpq.domain.trial import Claim, Point
+from hpq.domain.usage import UsageCurves
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
-from hpq.store.wire.trial import encode_new
+from hpq.store.wire.row import encode_new
 from tests.integration.page.conftest import Tab
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import refused

@@ -11,7 +11,7 @@ from hpq.domain.constraint import Constraint
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import EarlyTerminate, Goal, Metric, SweepState, TerminationRule
 from hpq.domain.trial import TrialId, TrialState, TrialView
-from hpq.store.wire.trial import encode_new
+from hpq.store.wire.row import encode_new
 from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.store_calls import LEASE, beat, take
 

@@ -21,7 +21,7 @@ from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
 from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
-from hpq.store.wire.trial import NewRow
+from hpq.store.wire.row import NewRow
 from tests.support.store_calls import Shelf, beat, end, remove_all, take, was_killed
 
 SID = "demo-00000"

@@ -18,7 +18,8 @@ from hpq.domain.attempt import (
 )
 from hpq.domain.retry_policy import OVERFILLED_MAX, RETRY_RULES, Evidence
 from hpq.domain.sweep import Launch, SweepState
-from hpq.domain.trial import USAGE, Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.domain.usage import USAGE
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys

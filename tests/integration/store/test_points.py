@@ -23,7 +23,8 @@ from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext, source
 from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
-from hpq.store.wire.trial import Entry, NewRow, join_points
+from hpq.store.wire.row import NewRow
+from hpq.store.wire.trial import Entry, join_points
 from tests.support.store_calls import LEASE, beat, end, fail, take
 
 MOST = 2**53 - 1

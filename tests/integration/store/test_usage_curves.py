@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from hpq.domain.attempt import Outcome, Reason, ReportBatch
-from hpq.domain.trial import Point, TrialState, UsageCurves
+from hpq.domain.trial import Point, TrialState
+from hpq.domain.usage import UsageCurves
 from hpq.errors import DecodeError
 
 LEASE = 30_000

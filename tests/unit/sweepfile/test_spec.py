@@ -17,7 +17,7 @@ from hpq.domain.trial import Params
 from hpq.errors import SweepFileError
 from hpq.search import samplers
 from hpq.search.replicates import replicated
-from hpq.store.wire.trial import encode_new
+from hpq.store.wire.row import encode_new
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.model import SweepFile
 from hpq_producer.sweepfile.spec import SweepSpec, describe_share, parameter_sets

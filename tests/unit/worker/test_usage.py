@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.trial import READINGS, USAGE, Failure, FailureKind, TrialState
+from hpq.domain.trial import Failure, FailureKind, TrialState
+from hpq.domain.usage import READINGS, USAGE
 from hpq.store.wire.trial import encode_usage, encode_usage_curves
 from hpq_worker.attempt.outcome import at_memory_limit, with_peak
 from hpq_worker.health import usage as usage_module

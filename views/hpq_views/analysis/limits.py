@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from hpq.domain import durations
 from hpq.domain.budget import Budget, Owner, clock
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import short
+from hpq.domain.usage import short
 from hpq.errors import Forbidden
 from hpq.notice import Notice, plural
 from hpq.shell import shell_hint

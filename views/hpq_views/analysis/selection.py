@@ -12,15 +12,8 @@ from typing import NoReturn
 
 from hpq.code.signing import RowSigner, is_signed, verifying_key
 from hpq.domain.sweep import Goal, Metric, SweepView, is_same_goal
-from hpq.domain.trial import (
-    ALTERED,
-    USAGE,
-    FailureKind,
-    Json,
-    TrialState,
-    TrialView,
-    param_value,
-)
+from hpq.domain.trial import ALTERED, FailureKind, Json, TrialState, TrialView, param_value
+from hpq.domain.usage import USAGE
 from hpq.errors import HpqError, NotFound, UserError
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader

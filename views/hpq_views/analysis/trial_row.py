@@ -12,15 +12,8 @@ from functools import cached_property
 
 from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import (
-    OTHER_CODE,
-    Failure,
-    Params,
-    TrialState,
-    TrialView,
-    flatten,
-    short,
-)
+from hpq.domain.trial import OTHER_CODE, Failure, Params, TrialState, TrialView, flatten
+from hpq.domain.usage import short
 from hpq.search.replicates import replicate_of, seed_of, seed_of_result
 from hpq_views.analysis.early_termination import describe_early_end
 from hpq_views.analysis.eta import trial_left_ms

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Curve as ReportedCurve
-from hpq.domain.trial import TrialView, UsageCurves
+from hpq.domain.trial import TrialView
+from hpq.domain.usage import UsageCurves
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.history import read_curves
 from hpq_views.page.curves import Curve, thinned

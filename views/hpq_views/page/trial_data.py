@@ -13,15 +13,8 @@ from pathlib import Path
 from hpq.access.session import Session
 from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import (
-    Curve,
-    Json,
-    Params,
-    Standing,
-    TrialView,
-    UsageCurves,
-    flatten,
-)
+from hpq.domain.trial import Curve, Json, Params, Standing, TrialView, flatten
+from hpq.domain.usage import UsageCurves
 from hpq.errors import HpqError
 from hpq.notice import plural
 from hpq_views.analysis.history import Attempt, attempts_of, read_curves

@@ -14,7 +14,8 @@ from hpq.domain.attempt import Outcome
 from hpq.domain.metric_spelling import near_miss
 from hpq.domain.printed_line import Unread, mentions, metrics_in_text
 from hpq.domain.sweep import RunnableSweep
-from hpq.domain.trial import Failure, FailureKind, TrialState, short
+from hpq.domain.trial import Failure, FailureKind, TrialState
+from hpq.domain.usage import short
 from hpq.reporting import MAX_NAMES
 from hpq_worker.attempt.printed_metrics import printed_lines
 from hpq_worker.lease.report_buffer import ReportBuffer

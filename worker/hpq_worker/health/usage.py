@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from hpq.domain.trial import READINGS, USAGE, UsageCurves
+from hpq.domain.usage import READINGS, USAGE, UsageCurves
 
 _TICK_S = 1.0
 _PAUSE_S = 5.0  # between two reads; the first follow each other faster

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from hpq.domain.attempt import ReportBatch, curve_points
 from hpq.domain.metric_spelling import ENOUGH_REPORTS, near_miss
 from hpq.domain.sweep import Metric, ObjectiveValue
-from hpq.domain.trial import Checkpoint, Point, UsageCurves
+from hpq.domain.trial import Checkpoint, Point
+from hpq.domain.usage import UsageCurves
 from hpq.notice import Notice
 from hpq.reporting import MAX_NAMES, is_metric_name
 

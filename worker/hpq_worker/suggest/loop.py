@@ -23,7 +23,7 @@ from hpq.search.samplers import Sampler, Search, is_installed, unaided
 from hpq.store.events import SweepHistory
 from hpq.store.suggest_lease import LeaseReply, SuggestLease
 from hpq.store.wire.fields import decoding, whole
-from hpq.store.wire.trial import encode_new
+from hpq.store.wire.row import encode_new
 from hpq_worker.suggest.choose_sampler import Chooser
 from hpq_worker.suggest.trial_results import TrialResults
 

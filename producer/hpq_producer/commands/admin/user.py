@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from hpq.access.session import Session, open_session
 from hpq.domain.budget import EVERYBODY, Owner
-from hpq.domain.trial import short
+from hpq.domain.usage import short
 from hpq.errors import NotFound, UserError
 from hpq.notice import print_message
 from hpq_producer.actions.limit_owner import KEYS, limit_owner, parse_limits

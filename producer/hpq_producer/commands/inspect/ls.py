@@ -13,7 +13,7 @@ from hpq.domain.budget import Budget
 from hpq.domain.metric_spelling import metric_warning
 from hpq.domain.status import UnreadableSweep, Worker
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import short
+from hpq.domain.usage import short
 from hpq.notice import Notice, print_message
 from hpq.store.reader import StoreReader
 from hpq_producer.commands.common_flags import Output, WhereSweep
