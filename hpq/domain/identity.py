@@ -1,8 +1,8 @@
 """Decide when two trials, or two sweeps, are the same: canonical JSON and short hashes of it.
 
-A trial's identity depends on its parameter values only: 3.0 equals 3, and key order is ignored. A
-sweep's digest depends on the data of its file, where 3.0 differs from 3: a range from 0.0 to 1.0 is
-another search space than a range from 0 to 1.
+A trial's identity depends on its parameter values, and on the trial whose checkpoint it begins at:
+3.0 equals 3, and key order is ignored. A sweep's digest depends on the data of its file, where 3.0
+differs from 3: a range from 0.0 to 1.0 is another search space than a range from 0 to 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from hashlib import blake2b
 
-from hpq.domain.trial import Json, Params
+from hpq.domain.trial import Json, Params, Start
 from hpq.errors import BadParams
 
 MAX_PARAMS_BYTES = 64 * 1024
@@ -41,7 +41,18 @@ def canonical(params: Params) -> bytes:
 
 
 class ParameterSet(dict[str, Json]):
-    """Parameters of a trial, read-only: their JSON is encoded once, at the first comparison."""
+    """Parameters of a trial, and its start, read-only.
+
+    Their JSON is encoded once, at the first comparison.
+    """
+
+    start: Start | None = None
+
+    def started_at(self, start: Start | None) -> ParameterSet:
+        """Return these parameters for a trial that begins at another one's checkpoint."""
+        found = ParameterSet(self)
+        found.start = start
+        return found
 
     @cached_property
     def identity(self) -> bytes:
@@ -55,7 +66,8 @@ class ParameterSet(dict[str, Json]):
             ValueError: as `canonical`.
         """
         salt = number.to_bytes(ID_BYTES, "big")
-        return blake2b(self._canonical, digest_size=ID_BYTES, salt=salt).digest()
+        person = (self.start.trial if self.start else 0).to_bytes(ID_BYTES, "big")
+        return blake2b(self._canonical, digest_size=ID_BYTES, salt=salt, person=person).digest()
 
     @cached_property
     def _canonical(self) -> bytes:

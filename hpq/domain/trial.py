@@ -116,6 +116,14 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where a trial begins: at a checkpoint of another trial of its sweep, which has ended."""
+
+    trial: int
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Artifacts:
     """The files that an attempt published in a folder of a file store: name → size in bytes."""
 
@@ -143,6 +151,7 @@ class Claim:
     trial: TrialId
     attempt: int
     params: Params = field(default_factory=dict)
+    start: Start | None = None  # likewise
     row: bytes = b""
     checkpoint: Checkpoint | None = None
     nonce: str  # identifies the claim
@@ -284,6 +293,7 @@ class TrialView:
     checkpoint: Checkpoint | None = None
     artifacts: Artifacts | None = None
     unstored: Unstored | None = None
+    start: Start | None = None  # None: at the beginning
     restarted: str = ""  # why the last attempt could not resume from its checkpoint
     gone: str = ""  # what removed its files: keep
     thinned: bool = False  # its log and points were dropped because the server was full

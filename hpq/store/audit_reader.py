@@ -8,7 +8,6 @@ from typing import Any
 
 from redis import Redis
 
-from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import DecodeError
@@ -161,7 +160,7 @@ class AuditReader:
 def _identities(text: bytes, replicates: int) -> list[bytes]:
     """Return the identities that these parameters may have; none if they cannot be decoded."""
     try:
-        params = ParameterSet(decode_params("", text))
+        params = decode_params("", text)
         return [params.salted(i) for i in range(max(1, replicates))]
     except (DecodeError, ValueError):
         return []

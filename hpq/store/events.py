@@ -139,7 +139,8 @@ class SweepHistory:
         """Yield number and parameters of the trials from `first` to `last`, both included.
 
         Parameters that are not as signed, or cannot be decoded, are omitted: their trial fails with
-        the reason.
+        the reason. So are those of a trial that begins at the checkpoint of another one: its result
+        is not that of its parameters alone.
         """
         key = self._keys.sweep(self._sid, "params")
         for start in range(first, last + 1, _ENTRIES_PER_READ):
@@ -148,7 +149,9 @@ class SweepHistory:
             for n, raw in zip(numbers, rows, strict=True):
                 if self._is_trusted(n, raw):
                     with suppress(DecodeError):
-                        yield n, ParameterSet(row_codec.decode_params(f"{key} field {n}", raw))
+                        params = row_codec.decode_params(f"{key} field {n}", raw)
+                        if params.start is None:
+                            yield n, params
 
     def objectives(self, numbers: Sequence[int]) -> list[float | None]:
         """Return the objective that each running trial reported last, or None.

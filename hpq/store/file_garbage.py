@@ -1,7 +1,8 @@
 """Remove files of file stores that no sweep needs any more: mark what is needed, remove the rest.
 
 A trial's files are needed if a pointer in Redis names them, or names the place where a worker will
-copy them, or if their attempt may still write: it has not ended, or Redis does not know it. The
+copy them, or if another trial begins at them, or if their attempt may still write: it has not
+ended, or Redis does not know it. The
 number of the attempt decides, not the age of a file, so a server that lost its newest data removes
 nothing that it has yet to learn of. Of a sweep that Redis does not have, files go only if `removed`
 says that they may: other servers share the store, and data may be lost.
@@ -144,7 +145,7 @@ class FileGarbage:
             page = [TrialId(sweep=sid, number=int(n)) for n in numbers[start : start + BATCH_ROWS]]
             pipe = self._redis.pipeline(transaction=False)
             for trial in page:
-                fields = "attempt", "closed", "checkpoint", "artifacts", "unstored"
+                fields = "attempt", "closed", "starts", "checkpoint", "artifacts", "unstored"
                 pipe.hmget(self._keys.trial(trial), fields)
             for trial, row in zip(page, pipe.execute(), strict=True):
                 base = folder_of(self._keys.prefix, trial)
@@ -158,10 +159,11 @@ def _text(raw: bytes) -> str:
 
 def _unneeded(row: Any, base: str, folders: set[str]) -> set[str]:
     """Return which of a trial's folders ATTEMPT/NAME may be removed."""
-    attempt, closed, *pointers = row
+    attempt, closed, starts, *pointers = row
     try:
         with decoding(base):
             kept = {mapping(text.decode())["path"] for text in pointers if text}
+            kept.update((starts or b"").decode().splitlines())
             ended = count(attempt) if closed == attempt else count(attempt) - 1  # the last
     except DecodeError:  # never claimed, or damaged: keep all
         return set()

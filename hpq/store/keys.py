@@ -39,7 +39,9 @@ P:demand:Q      list  as long as the demand, at most 10,000 (autoscalers read LL
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts; with a budget, GPU-ms:
                       spent_ms, of these useful_ms; reserved_ms of running trials; may_run: the
                       trials that limits of its owner let run, for its demand
-P:s:S:params    hash  N → 16 bytes of signature (without a key: none) and the parameters as JSON
+P:s:S:params    hash  N → 16 bytes of signature (without a key: none) and the parameters as JSON;
+                      of a trial that begins at another one's checkpoint: these, its number, and
+                      the checkpoint
 P:s:S:waiting   zset  N → order; requeued trials are below 0 and so first
 P:s:S:dropped   zset  N → order, of trials cancelled before their first claim (+ ½: by run_cap)
 P:s:S:ids       set   16-byte identities of the sweep's parameter sets
@@ -55,7 +57,8 @@ P:s:S:stores    set   ids of the stores that ever held its files
 P:s:S:events    stream  lifecycle, never trimmed while the sweep lives
 P:s:S:ran_on    set   digests of the provenance records of its attempts
 P:s:S:origin    hash  long texts about the sweep's origin: diff
-P:t:S/N         hash  a trial, created at its first claim
+P:t:S/N         hash  a trial, created at its first claim; starts: paths of its checkpoints at
+                      which other trials begin, a line each
 P:t:S/N:log     stream  its output, the newest 1 MiB
 P:t:S/N:p:M     stream  values of metric M, thinned to 1,000, until the trial ends
 P:t:S/N:points  hash  the same of an ended trial: metric → columns (wire/trial.py)

@@ -124,12 +124,13 @@ class SweepWriter:
 
         Sets that the sweep has are left out, unless `again`; if it has any, `whole` adds nothing.
         `outside` are the identities of those outside its space. `file` is the sweep file that
-        describes them, as `wire.sweep.encode_appended_file` encodes it.
+        describes them, as `wire.sweep.encode_appended_file` encodes it. The checkpoints at which
+        sets begin stay with the sweep.
 
         Raises:
             NotFound: the sweep does not exist.
-            UserError: the sweep was stopped or cancelled, no trial fits its budget, or its
-                suggester adds trials faster than this call can.
+            UserError: the sweep was stopped or cancelled, no trial fits its budget, a checkpoint
+                was removed, or its suggester adds trials faster than this call can.
         """
         call = secrets.token_hex(8)
         for _ in range(_TRIES):
@@ -148,6 +149,7 @@ class SweepWriter:
                     salt = number if one.identity in known else replicate
                     rows.append(encode_new(params, salt))
                     numbers += f"{number} " if one.identity in outside else ""
+            starts = {str(one.start.trial): one.start.checkpoint.path for one in new if one.start}
             reply, rest = self._scripts.run(
                 "append",
                 *(part for pair in stored(rows, first, sign) for part in pair),
@@ -157,11 +159,15 @@ class SweepWriter:
                 file=file,
                 outside=numbers,
                 call=call,
+                starts=starts,
             )
             if reply == "budget":
                 bound = rest[0].decode()
                 text = f"{sid}: no further trial fits {bound}; raise it: `hpq set {sid} {bound}=…`"
                 raise UserError(text, code="budget-spent")
+            if reply == "moved":
+                text = f"{sid}/{int(rest[0])}: its checkpoint was removed or replaced meanwhile"
+                raise UserError(text, code="no-checkpoint")
             if reply == "over":
                 text = (
                     f"{sid} was stopped or cancelled; `hpq retry {sid} --cancelled` opens it again"

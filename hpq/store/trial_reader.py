@@ -10,6 +10,7 @@ from typing import Any
 
 from redis import Redis
 
+from hpq.domain.identity import ParameterSet
 from hpq.domain.trial import (
     ALTERED,
     Curve,
@@ -114,12 +115,19 @@ class TrialReader:
         is_altered = passes is False
         is_signed = passes is True and not row_codec.is_unsigned(trial.number, raw)
         where = f"{self._keys.sweep(trial.sweep, 'params')} field {trial.number}"
-        values = {} if is_altered else row_codec.decode_params(where, raw)
+        values = ParameterSet() if is_altered else row_codec.decode_params(where, raw)
         key = self._keys.trial(trial)
         fields = answered(key, row)
         is_dropped = drop is not None
         view = trial_codec.decode_trial(
-            key, trial, fields, values, dropped=is_dropped, is_signed=is_signed, places=places
+            key,
+            trial,
+            fields,
+            values,
+            dropped=is_dropped,
+            start=values.start,
+            is_signed=is_signed,
+            places=places,
         )
         if not is_altered:
             return view

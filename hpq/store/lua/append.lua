@@ -3,10 +3,12 @@
 -- KEYS prefix
 -- ARGV {sweep, first (number of the first row), varying (JSON list of names), file (JSON of the sweep file that
 --      describes the rows; '' for none), outside (numbers of rows outside the sweep's space, a blank after each),
---      call (a random word: rows of two calls may be equal)},
+--      call (a random word: rows of two calls may be equal), starts (paths of the checkpoints at which these begin, by
+--      the number of their trial)},
 --      then row and identity of each trial
 -- Replies: ok | unknown | over (a person stopped or cancelled the sweep) | budget (no further trial fits) | behind
---      (others added rows, and these are signed for other numbers), then queue (budget: the key that bounds it), tickets
+--      (others added rows, and these are signed for other numbers) | moved (a checkpoint is no longer that of its
+--      trial), then queue (budget: the key that bounds it; moved: the trial's number), tickets
 
 local args = cjson.decode(ARGV[1])
 local sid, first, count = args.sweep, tonumber(args.first), (#ARGV - 1) / 2
@@ -29,6 +31,10 @@ if s.flag == 'cancelled' or s.flag == 'stopped' and not is_set(s.reached) then r
 local bound = used_up(s)
 if bound ~= '' then return {'budget', bound, 0} end
 if redis.call('HLEN', params) ~= first - 1 then return {'behind', '', 0} end
+for other, path in pairs(args.starts) do
+  local pointer = cjson.decode(redis.call('HGET', trial_key(sid, other), 'checkpoint') or '{}')
+  if pointer.path ~= path then return {'moved', other, 0} end
+end
 
 local want = sweeps().changing(s, function()
   for i = 1, count do
@@ -41,6 +47,12 @@ local want = sweeps().changing(s, function()
   set(s, 'varying', all_varying())
   set(s, 'last_added', args.call)
   if args.file ~= '' then set(s, 'file:' .. first, NOW_MS .. ' ' .. count .. ' ' .. args.file) end
+  for other, path in pairs(args.starts) do  -- hpq/store/file_garbage.py keeps these
+    local known = redis.call('HGET', trial_key(sid, other), 'starts') or ''
+    if not string.find(known, path .. '\n', 1, true) then
+      redis.call('HSET', trial_key(sid, other), 'starts', known .. path .. '\n')
+    end
+  end
   if args.outside ~= '' then set(s, 'outside', (s.outside or '') .. args.outside) end
   -- A search suggests as many trials as without these.
   if is_set(s.sampler) and tonumber(s.run_cap or 0) > 0 then add(s, 'run_cap', count) end

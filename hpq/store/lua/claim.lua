@@ -23,8 +23,10 @@ local BRIEF_MS = 10000  -- the next run of the reaper gives each idle worker a t
 local w = also({KEY = key('w', worker)}, 'queue', 'nonce', 'claim', 'store_id', 'drain', 'state')
 local LIMITS = {'created_ms', 'signature', 'timeout_s', 'stall_s', 'priority'}  -- `hpq set` changes some
 
-local function answer(s, t)
-  local row, checkpoint = redis.call('HGET', sweep_key(s.SID, 'params'), t.N) or '', t.checkpoint or ''
+local function read_row(s, n) return redis.call('HGET', sweep_key(s.SID, 'params'), n) or '' end
+
+local function answer(s, t, row)
+  local checkpoint = t.checkpoint or ''
   if lacks_suggester(s) then unfed = s.SID end
   return {'trial', s.SID, t.N, t.attempt, row, checkpoint, t.unbegun or '0', s.created_ms or '', s.signature or '',
     s.timeout_s or '', s.stall_s or '', unfed}
@@ -113,12 +115,28 @@ local function clear_earlier_attempt(sid, n)
   return t
 end
 
+-- Returns fields of a trial that begins at the checkpoint of another one, until it has its own: its row says which
+-- (hpq/store/wire/row.py). With `seq` its first attempt is read whole. A row that cannot be read is the worker's to
+-- refuse.
+local function start_of(row)
+  local text = (string.byte(row) or 0) < 128 and row or string.sub(row, 17)  -- behind its signature
+  if string.sub(text, 1, 1) ~= '[' then return nil end
+  local is_read, fields = pcall(function()
+    local checkpoint = cjson.decode(text)[3]
+    local at = cjson.decode(checkpoint)
+    return {checkpoint = checkpoint, checkpoint_step = int(at.step), step = int(at.step), logged = int(at.logged),
+      seq = '0'}
+  end)
+  return is_read and fields or nil
+end
+
 local function claim(s, n)
-  local name, before = trial_key(s.SID, n), demand(s)
+  local name, before, row = trial_key(s.SID, n), demand(s), read_row(s, n)
   local t = {KEY = name}
   if redis.call('EXISTS', name) == 1 then t = clear_earlier_attempt(s.SID, n) end
   t.SID, t.N = s.SID, n
   t.attempt = int((t.attempt or 0) + 1)
+  for field, value in pairs(not t.checkpoint and start_of(row) or {}) do set(t, field, value) end
   local from = t.checkpoint_step and {'from', t.checkpoint_step} or {}
   local cost = {}
   if is_set(s.budget_ms) then
@@ -130,6 +148,7 @@ local function claim(s, n)
   redis.call('HSET', name, 'attempt', t.attempt, 'state', 'running', 'worker', worker, 'host', host,
     'claimed_ms', NOW_MS, 'beat_ms', NOW_MS, 'provenance', provenance, 'nonce', nonce, 'event_ids',
     event_ids(t, 'claimed', 'worker', worker, 'host', host, 'provenance', provenance, unpack(from)), unpack(cost))
+  save(t)
   if owners().exist() then redis.call('HSET', name, 'gpus', gpus, 'charged_ms', NOW_MS) end
   settle(s, before)
   redis.call('HSET', w.KEY, 'nonce', nonce, 'claim', s.SID .. '/' .. n .. '/' .. t.attempt, 'state', 'busy',
@@ -139,7 +158,7 @@ local function claim(s, n)
   if provenance ~= '' and redis.call('SADD', sweep_key(s.SID, 'ran_on'), provenance) == 1 then
     sharing().add_ran_on(provenance)
   end
-  return answer(s, t)
+  return answer(s, t, row)
 end
 
 local function claim_from(sid)
@@ -169,7 +188,7 @@ if w.nonce == nonce and w.claim then  -- the reply was lost
   local sid, n, attempt = string.match(w.claim, '^([^/]+)/(%d+)/(%d+)$')
   local t = read_trial(sid, n, 'unbegun')
   if t.state == 'running' and t.attempt == attempt and t.worker == worker then
-    return answer(read_sweep(sid, unpack(LIMITS)), t)
+    return answer(read_sweep(sid, unpack(LIMITS)), t, read_row({SID = sid}, n))
   end
 end
 if w.drain then

@@ -119,13 +119,13 @@ def _checkpoint_of(raw: bytes | None) -> Checkpoint | None:
 
 
 def open_claim(claim: Claim) -> Claim:
-    """Return a claim with its parameters.
+    """Return a claim with its parameters, and where its trial begins.
 
     Raises:
         DecodeError: the parameters are invalid.
     """
     params = decode_params(f"parameters of {claim.trial}", claim.row)
-    return replace(claim, params=params)
+    return replace(claim, params=params, start=params.start)
 
 
 def encode_files(pointer: Checkpoint | Artifacts | Unstored | None) -> str | None:

@@ -26,6 +26,7 @@ from hpq.domain.trial import (
     FailureKind,
     Params,
     Pruning,
+    Start,
     TrialId,
     TrialState,
     TrialView,
@@ -90,10 +91,11 @@ def decode_trial(
     params: Params,
     *,
     dropped: bool,
+    start: Start | None = None,
     is_signed: bool = False,
     places: Mapping[str, int] | None = None,
 ) -> TrialView:
-    """Decode a trial from its hash (empty before its first claim) and its parameters.
+    """Decode a trial from its hash (empty before its first claim), its parameters and its start.
 
     `places` are those of the sweep's metrics in all views.
 
@@ -106,6 +108,7 @@ def decode_trial(
         id=trial,
         state=TrialState.CANCELLED if dropped else state,
         params=params,
+        start=start,
         is_signed=is_signed,
         attempt=r.count("attempt"),
         worker=r.text("worker"),

@@ -94,7 +94,12 @@ def result_keys(params: ParameterSet, spec: SweepSpec) -> list[bytes]:
 
 
 def _result(trial: TrialView, sweep: SweepView, metric: Metric | None) -> TrialView | None:
-    """Return a trial with its value of a metric; None if it did not finish or has no value."""
+    """Return a trial with its value of a metric; None if it did not finish or has no value.
+
+    None, too, if it began at a checkpoint of another trial: its parameters alone do not repeat it.
+    """
+    if trial.start is not None:
+        return None
     is_nameless = trial.failure is not None and trial.failure.kind is FailureKind.UNREPORTED
     if trial.state is not TrialState.FINISHED and not is_nameless:
         return None

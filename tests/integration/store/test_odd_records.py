@@ -140,7 +140,7 @@ def test_a_claim_that_cannot_be_decoded_names_its_field(
 
 ONLY_IN_MEMORY = {
     SweepView: {"id", "counts"},
-    TrialView: {"id", "params", "group", "standing", "is_signed"},
+    TrialView: {"id", "params", "group", "standing", "is_signed", "start"},
 }
 
 

@@ -19,7 +19,8 @@ import pytest
 
 import hpq
 from hpq.domain.attempt import Outcome
-from hpq.domain.trial import Checkpoint, Claim, TrialId, TrialState
+from hpq.domain.trial import Checkpoint, Claim, Start, TrialId, TrialState
+from hpq.errors import BadParams
 from hpq.filestore.base import Files
 from hpq.filestore.stores import open_files
 from hpq_worker.attempt.execution import Signals
@@ -224,7 +225,7 @@ class Broken:
 
 
 def test_a_checkpoint_that_nobody_can_read_does_not_hold_up_its_sweep(kept, monkeypatch) -> None:
-    monkeypatch.setattr("hpq_worker.files.checkpoints._TRIES_S", (0.0, 0.0))
+    monkeypatch.setattr("hpq_worker.files.copy_back._TRIES_S", (0.0, 0.0))
     (kept._paths.checkpoint / "state").write_text("whole")
     assert looks(kept) and kept._fetch(kept._copies[-1], lambda: True) == ""
     kept._files = Broken(kept._files)
@@ -260,11 +261,69 @@ def test_a_pointer_is_followed_to_the_checkpoints_of_its_trial_alone(kept, own) 
     assert kept._fetch(pointer, lambda: True) == "" and state.exists()
 
 
+PARENT = TrialId(sweep="s-00000", number=7)
+
+
+def begun_at(kept: CheckpointPublisher, path: str, name: str = "state") -> Checkpoint:
+    """Let the trial begin at a checkpoint in the store; return it."""
+    assert kept._files is not None
+    with kept._files.write(f"{path}/{name}") as file:
+        file.write(b"7")
+    pointer = Checkpoint(store=kept._files.id, path=path, step=30, counts={"loss": 30})
+    start = Start(trial=PARENT.number, checkpoint=pointer)
+    kept._claim = replace(kept._claim, start=start, checkpoint=pointer)
+    return pointer
+
+
+def test_a_trial_begins_at_the_signed_parent_s_checkpoint_and_leaves_it_there(kept) -> None:
+    pointer = begun_at(kept, f"hpq/{PARENT}/1-n/checkpoint-2")
+    assert kept.restore() and (kept._paths.checkpoint / "state").read_bytes() == b"7"
+    assert kept._reports.step == 30
+    (kept._paths.checkpoint / "state").write_bytes(b"own")
+    assert looks(kept)
+    kept._reports.acknowledge(kept._reports.batch())
+    kept.remove_older()
+    assert kept._files.names(pointer.path) == ["state"]
+
+
+@pytest.mark.parametrize("own", [f"hpq/{PARENT}/1-n/checkpoint-2"])
+def test_no_other_folder_is_a_start_and_the_trial_then_fails(kept, own) -> None:
+    for path in forged_paths(PARENT, own):
+        with suppress(OSError):
+            begun_at(kept, path)
+            with pytest.raises(BadParams, match="#7"):
+                kept.restore()
+            assert not list(kept._paths.checkpoint.iterdir()), path
+
+
+def test_a_start_that_is_gone_fails_the_trial_and_one_in_another_store_returns_it(kept) -> None:
+    pointer = begun_at(kept, f"hpq/{PARENT}/1-n/checkpoint-2")
+    kept._files.remove(pointer.path)
+    with pytest.raises(BadParams, match="gone from the store"):
+        kept.restore()
+    files, kept._files = kept._files, None
+    with pytest.raises(OSError, match="has no HPQ_STORE"):
+        kept.restore()
+    kept._files = files
+    kept._files.id = "another"
+    with pytest.raises(OSError, match="uses another"):
+        kept.restore()
+
+
+def test_a_trial_whose_own_checkpoint_is_gone_begins_at_its_start_again(kept) -> None:
+    begun_at(kept, f"hpq/{PARENT}/1-n/checkpoint-2")
+    gone = Checkpoint(store=kept._files.id, path="hpq/s-00000/1/1-n/checkpoint-9", step=40)
+    kept._claim = replace(kept._claim, checkpoint=gone, attempt=2)
+    assert kept.restore() and (kept._paths.checkpoint / "state").read_bytes() == b"7"
+    batch = kept._reports.batch()
+    assert "gone" in batch.restarted and (batch.step, batch.kept_step) == (30, 30)
+
+
 def test_a_checkpoint_that_a_writer_of_the_store_replaced_ends_no_worker(
     kept, tmp_path, monkeypatch
 ) -> None:
     """Links, another user's folder, a history that is none: the trial begins anew, or goes on."""
-    monkeypatch.setattr("hpq_worker.files.checkpoints._TRIES_S", (0.0, 0.0))
+    monkeypatch.setattr("hpq_worker.files.copy_back._TRIES_S", (0.0, 0.0))
     assert kept._files is not None
     path = "hpq/s-00000/1/1-n/checkpoint-1"
     pointer = Checkpoint(store=kept._files.id, path=path, counts={"loss": 1})

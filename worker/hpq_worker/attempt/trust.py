@@ -108,9 +108,12 @@ class TrustPolicy:
         if signer is not None and not signer.has_signed(claim.trial.number, claim.row):
             return ALTERED
         try:
-            return open_claim(claim)
+            opened = open_claim(claim)
         except DecodeError as error:
             return Failure(kind=FailureKind.BAD_PARAMS, message=str(error))
+        if signer is None and opened.start is not None:  # hpq signs each row that has one
+            return ALTERED
+        return opened
 
     def _signer(self, sweep: RunnableSweep) -> RowSigner | None:
         """Return the signer of a sweep's rows; None if this worker's key did not sign the sweep.

@@ -18,14 +18,13 @@ from dataclasses import replace
 from threading import Event
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.trial import Checkpoint, Claim
+from hpq.domain.trial import Checkpoint, Claim, TrialId
 from hpq.error_codes import Code
+from hpq.errors import BadParams
 from hpq.filestore.base import (
     Files,
     GoOn,
-    UnreadableFile,
     copy_in,
-    copy_out,
     folder_of,
     is_own,
     is_reachable,
@@ -33,6 +32,7 @@ from hpq.filestore.base import (
 from hpq.notice import Notice, tagged
 from hpq.private_files import make_private
 from hpq_worker.files import artifacts, history_file
+from hpq_worker.files.copy_back import copy_back
 from hpq_worker.files.save_watch import (
     Entry,
     SaveWatch,
@@ -53,7 +53,6 @@ log = logging.getLogger("hpq.files")
 _SCAN_S = 0.25
 _AFTER_ERROR_S = 2.0
 _MOST_CHANGES = 8  # scans, after which a single file that always changes is copied as it is
-_TRIES_S = (0.0, 0.5, 2.0)  # pauses before each try to read a checkpoint
 _HUNG_S = 5.0  # the longest wait for a store that hangs
 _TICK_S = 0.01  # a file's time is that of the kernel's last tick
 _OPEN_S = 30.0  # without a change, after which a file open for writing is copied as it is
@@ -107,9 +106,12 @@ class CheckpointPublisher:
         Returns False if a signal stops the worker meanwhile.
 
         Raises:
-            OSError: the store or the disk fails now; another worker may succeed.
+            OSError: the store or the disk fails now, or this worker has another store than that of
+                a trial's start; another worker may succeed.
+            BadParams: the start of the trial is gone from the store, or is none.
         """
-        pointer = self._claim.checkpoint
+        start = self._claim.start
+        pointer = self._claim.checkpoint or (start.checkpoint if start else None)
         if self._claim.attempt > 1:
             self._reports.files_kept()  # what an earlier attempt lost does not count any more
         if pointer is None:
@@ -118,17 +120,21 @@ class CheckpointPublisher:
                 line = f"attempt {self._claim.attempt} starts from the beginning: {none}"
                 self._log_line(line, "training-restarted")
             return True
-        why = self._thread.call_until(lambda go_on: self._fetch(pointer, go_on), self._is_stopping)
+        why = self._why_not(pointer)
+        if why and start is not None and not self._is_start(pointer):
+            self._reports.restart(why)
+            self._log_line(f"training restarts where it began: {why}", "training-restarted")
+            pointer = start.checkpoint
+            why = self._why_not(pointer)
         if self._is_stopping():
             return False
-        if why is None:
-            raise OSError(f"store {pointer.store} hangs")
+        if why and start is not None:  # its result would not be that of its start
+            raise BadParams(f"cannot begin at the checkpoint of #{start.trial}: {why}")
         if why:
             self._reports.restart(why)
             self._log_line(f"training restarts from the beginning: {why}", "training-restarted")
             return True
         history_file.resume(self._paths.checkpoint, self._paths.out, pointer.counts)
-        self._copies.append(pointer)
         present = look(self._paths.checkpoint)
         self._newest = finished(present)
         self._seen = self._newest
@@ -136,44 +142,47 @@ class CheckpointPublisher:
         self._watch = SaveWatch(self._quiet_s, present)
         self._reports.resume(pointer)
         line = f"training resumes from the checkpoint of step {pointer.step}"
+        if start is not None and self._is_start(pointer):
+            line = f"training begins at step {pointer.step}, at the checkpoint of #{start.trial}"
         self._log_line(line, "training-resumed")
         return True
+
+    def _is_start(self, pointer: Checkpoint) -> bool:
+        """True if a pointer names the checkpoint of another trial at which this one begins."""
+        start = self._claim.start
+        return start is not None and pointer.path == start.checkpoint.path
+
+    def _why_not(self, pointer: Checkpoint) -> str:
+        """Restore a checkpoint; return why it cannot be restored, "" if it was or a signal came."""
+        why = self._thread.call_until(lambda go_on: self._fetch(pointer, go_on), self._is_stopping)
+        if why is None and not self._is_stopping():
+            raise OSError(f"store {pointer.store} hangs")
+        return why or ""
 
     def _is_stopping(self) -> bool:
         return self._signals.is_stopping
 
     def _fetch(self, pointer: Checkpoint, go_on: GoOn) -> str:
         """Return why the checkpoint cannot be restored; "" if it was."""
-        if self._files is None:
-            return f"its checkpoint is in store {pointer.store}; this worker has no HPQ_STORE"
-        if self._files.id != pointer.store:
-            return f"its checkpoint is in store {pointer.store}; this worker uses {self._files.id}"
-        # Most training code unpickles what it finds.
-        if not is_own(pointer, self._prefix, self._claim.trial):
-            return "its pointer in Redis names no folder of a checkpoint of this trial"
+        if self._files is None or self._files.id != pointer.store:
+            own = f"uses {self._files.id}" if self._files else "has no HPQ_STORE"
+            why = f"its checkpoint is in store {pointer.store}; this worker {own}"
+            if self._is_start(pointer):
+                raise OSError(why)
+            return why
+        # Most training code unpickles what it finds. The start is in the signed row.
+        trial, start = self._claim.trial, self._claim.start
+        if start is not None and self._is_start(pointer):
+            trial = TrialId(sweep=trial.sweep, number=start.trial)
+        if not is_own(pointer, self._prefix, trial):
+            return f"its pointer in Redis names no folder of a checkpoint of {trial}"
         make_private(self._paths.checkpoint)
-        why = self._copy_back(self._files, pointer.path, go_on)
+        why = copy_back(self._files, pointer.path, self._paths.checkpoint, go_on)
         if why:
             if not is_reachable(self._files):
                 raise OSError(f"store {pointer.store} is away")
             shutil.rmtree(self._paths.checkpoint)
             make_private(self._paths.checkpoint)
-        return why
-
-    def _copy_back(self, files: Files, path: str, go_on: GoOn) -> str:
-        why = ""
-        for pause_s in _TRIES_S:
-            Event().wait(pause_s)
-            try:
-                names = files.names(path)
-                for name in names:
-                    copy_out(files, f"{path}/{name}", self._paths.checkpoint / name, go_on)
-                return "" if names else "the files of its checkpoint are gone from the store"
-            except FileNotFoundError:
-                return "files of its checkpoint are gone from the store"
-            # Perhaps by any worker; it must not block its sweep.
-            except (UnreadableFile, PermissionError) as error:
-                why = f"its checkpoint cannot be read: {error}"
         return why
 
     def _not_kept(self, text: str, code: Code = "files-not-kept") -> None:
