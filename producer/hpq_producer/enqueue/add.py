@@ -73,7 +73,7 @@ def add_sets(
     existing: list[TrialView] = []
     left = {one.identity for one in wanted} - by_set.keys()
     for trial in session.reader.trials.all(sweep.id) if left else ():
-        identity = ParameterSet(trial.params).identity
+        identity = ParameterSet(trial.params).started_at(trial.start).identity
         if identity in left:
             left.discard(identity)
             existing.append(trial)

@@ -28,10 +28,14 @@ def refuse_unconfirmable(
     """Refuse what `enqueue_confirmation` cannot queue, before any sweep of several is queued.
 
     Raises:
-        UserError: the sweep is a confirmation, its code is not signed with this machine's key, or a
-            trial's parameters were changed.
+        UserError: the sweep is a confirmation, its code is not signed with this machine's key, a
+            trial's parameters were changed, or it began at the checkpoint of another one.
     """
     refuse_altered(session.settings, [sweep], best)
+    for trial in best:
+        if trial.start is not None:
+            text = f"{trial.id} began at the checkpoint of #{trial.start.trial}: its parameters"
+            raise UserError(f"{text} alone do not repeat it; leave it out with --where")
     for first in (tag.removeprefix(CONFIRMS) for tag in sweep.tags if tag.startswith(CONFIRMS)):
         text = f"{sweep.id} already confirms {clean(first)}; for more seeds: "
         words = ["hpq", "best", first, "-n", str(len(best)), "--confirm"]

@@ -18,7 +18,7 @@ from hpq.code.signing import RowSigner
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SweepView
 from hpq.domain.trainer_specs import BUILT_IN
-from hpq.domain.trial import Json, Params, flatten
+from hpq.domain.trial import Json, Params, TrialView, flatten
 from hpq.errors import SweepFileError, UserError
 from hpq.search import samplers
 from hpq.search.samplers import Search
@@ -30,6 +30,7 @@ from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.document import check_text, known_document, read
 from hpq.yamlfile.problems import Problems, SourceMap, dotted
 from hpq.yamlfile.yaml_reader import Document
+from hpq_producer.enqueue.starts import read_parents, start_at
 from hpq_producer.sweepfile import parameters
 from hpq_producer.sweepfile.check_code import check_known
 from hpq_producer.sweepfile.conditions import add_unknown
@@ -63,15 +64,31 @@ class NewSets:
 class SetReader:
     """Reads parameter sets for one sweep, by the rules of its sweep file.
 
+    With `start_from` (`starts.read_parents`), each set is read once for each of these trials: it
+    begins at the checkpoint of that trial, and has its value of every parameter that the set lacks.
+
     Raises:
-        UserError: this machine's key did not sign the sweep, or it only repeats trials of another.
+        UserError: this machine's key did not sign the sweep, or it only repeats trials of another;
+            or as `read_parents`.
+        NotFound: as `read_parents`.
     """
 
-    def __init__(self, session: Session, sweep: SweepView, *, may_be_outside: bool = False) -> None:
+    def __init__(
+        self,
+        session: Session,
+        sweep: SweepView,
+        *,
+        may_be_outside: bool = False,
+        start_from: int | str | None = None,
+    ) -> None:
         self._session = session
         self._sweep = sweep
         self._may_be_outside = may_be_outside
         self.signer = RowSigner.required(session.settings, sweep)
+        parents: Sequence[TrialView] = ()
+        if start_from is not None:
+            parents = read_parents(session, sweep, str(start_from))
+        self._parents = parents
         self._search: Search | None = None
         if sweep.search:
             self._search = decode_search(sweep.id, sweep.search)
@@ -214,21 +231,36 @@ class SetReader:
 
     def _checked(self, data: list[Json], source_map: SourceMap, *, is_one: bool = False) -> NewSets:
         """Check given sets; `is_one`: their paths have no index."""
-        self._check_count(len(data))
+        self._check_count(len(data) * max(1, len(self._parents)))
         out = Problems(source_map)
+        points: tuple[Point, ...] = ()
+        for parent in self._parents or (None,):
+            points += self._read(data, out, parent, is_one=is_one)
+            out.raise_errors()  # those of the next parent would be the same
+        notes = tuple(warning.text for warning in out.sorted_warnings())
+        return NewSets(points=points, varying=self._varying(points), notes=notes)
+
+    def _read(
+        self, data: list[Json], out: Problems, parent: TrialView | None, *, is_one: bool
+    ) -> tuple[Point, ...]:
+        """Read the sets, which begin at the checkpoint of a parent if there is one."""
+        inherited = parent.params if parent else None
         if self._search is None:
+            if inherited:
+                data = [{**inherited, **one} if isinstance(one, dict) else one for one in data]
             points = self._checked_list(data, out)
         else:
             is_grid = self._sweep.method == "grid"
-            rules = PointRules(self._search.space, is_grid, self._may_be_outside)
+            rules = PointRules(self._search.space, is_grid, self._may_be_outside, inherited)
             if is_one:
                 points = tuple(filter(None, [read_point(data[0], (), rules, out)]))
             else:
                 points = read_points(data, rules, out, ())
             self._check_trainer(points, out)
-        out.raise_errors()
-        notes = tuple(warning.text for warning in out.sorted_warnings())
-        return NewSets(points=points, varying=self._varying(points), notes=notes)
+        if parent is None:
+            return points
+        start = start_at(parent)
+        return tuple(one._replace(params=one.params.started_at(start)) for one in points)
 
     def _checked_list(self, data: list[Json], out: Problems) -> tuple[Point, ...]:
         """Check sets for a sweep that lists its own: any value, but no unknown name."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from hpq.access.session import Session
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState
 from hpq.errors import UserError
 from hpq_views.analysis.filter import Filter
+from hpq_views.analysis.pareto_front import Front
+from hpq_views.analysis.selection import no_best, read_front
 
 
 def filter_of(where: str | None) -> Filter | None:
@@ -30,3 +34,15 @@ def state_of(name: str) -> TrialState:
     except ValueError:
         text = f"state {name!r} does not exist; use one of {', '.join(TrialState)}"
         raise UserError(text) from None
+
+
+def front_of(session: Session, sweep: SweepView, only: Filter | None) -> Front:
+    """Return the trials on the front of a sweep with several metrics.
+
+    Raises:
+        NotFound: there are none.
+    """
+    found = read_front(session.reader, [sweep], only)
+    if not found.trials:
+        raise no_best(session.reader, [sweep], only, found)
+    return found

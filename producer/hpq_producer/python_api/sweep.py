@@ -16,17 +16,14 @@ from hpq_producer.actions import steer
 from hpq_producer.python_api.ask_tell import claim_for_caller, commit_of_caller, fail_of_caller
 from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
 from hpq_producer.python_api.plain_data import plain_data
-from hpq_producer.python_api.selecting import filter_of, state_of
+from hpq_producer.python_api.selecting import filter_of, front_of, state_of
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
-from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.importance import Importance
 from hpq_views.analysis.output_records import budget_record, state_word
-from hpq_views.analysis.pareto_front import Front
 from hpq_views.analysis.rank_results import read_standing
 from hpq_views.analysis.selection import (
     Selection,
     best_trials,
-    no_best,
     read_front,
     refuse_altered,
     refuse_unknown_metric,
@@ -182,7 +179,7 @@ class Sweep:
             if not sweep.objectives:
                 found = best_trials(session.reader, sweep, 1, only)
             elif by is not None:
-                found = _front(session, sweep, only).best_by(by)
+                found = front_of(session, sweep, only).best_by(by)
             else:
                 text = (
                     f"{self.id} has several metrics, so no trial is best; use front(), or by=NAME"
@@ -204,7 +201,7 @@ class Sweep:
         only = filter_of(where)
         with api_session(self.id) as session:
             sweep = session.reader.sweeps.get(self.id)
-            return trial_listing(_front(session, sweep, only).trials, sweep)
+            return trial_listing(front_of(session, sweep, only).trials, sweep)
 
     def hypervolumes(self) -> list[tuple[int, float]]:
         """Return the share of the space that the first N trials dominate, at 40 N at most.
@@ -282,17 +279,19 @@ class Sweep:
         *,
         outside: bool = False,
         again: bool = False,
+        start_from: int | str | None = None,
         force: bool = False,
     ) -> Listing[SweepTrial]:
         """Add trials of one or more parameter sets; return the trial of each set, in their order.
 
         That of a set that the sweep has is the older one, unless `again`. At most 10,000 trials are
         added, in one step. `outside` allows values outside the sweep's space. An ended sweep opens
-        again.
+        again. `start_from`, a number or `best:N`: trials begin at the checkpoints of these ended
+        trials, with their parameters except those given.
 
         Raises:
-            UserError: a set is not of the space, this machine's key did not sign the sweep, or the
-                sweep was stopped or cancelled or has no budget left; nothing is added.
+            UserError: a set is not of the space, no checkpoint is kept, this machine's key did not
+                sign the sweep, or that was stopped or has no budget left; nothing is added.
             Forbidden: another user owns the sweep, and `force` is false.
             NotFound: the sweep was removed.
         """
@@ -303,7 +302,7 @@ class Sweep:
         given = plain_data([sets] if isinstance(sets, Mapping) else list(sets), "set")
         with api_session(self.id) as session:
             sweep = owned_sweep(session, self.id, force)
-            reader = SetReader(session, sweep, may_be_outside=outside)
+            reader = SetReader(session, sweep, may_be_outside=outside, start_from=start_from)
             new = reader.mappings(given)
             done = add_sets(session, sweep, new, reader.signer, again=again)
             numbers = [done.by_set[point.params.identity] for point in new.points]
@@ -372,13 +371,6 @@ class Sweep:
 
     def __hash__(self) -> int:
         return hash(self.id)
-
-
-def _front(session: Session, sweep: SweepView, only: Filter | None) -> Front:
-    found = read_front(session.reader, [sweep], only)
-    if not found.trials:
-        raise no_best(session.reader, [sweep], only, found)
-    return found
 
 
 def sweeps(newest: int | None = None) -> Listing[Sweep]:

@@ -6,12 +6,12 @@ Nested names may be joined with dots.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import NamedTuple
 
 from hpq.domain.identity import ParameterSet
-from hpq.domain.trial import Json
+from hpq.domain.trial import Json, Params
 from hpq.errors import BadParams
 from hpq.search.conditions import MISSING, Names, find, nest
 from hpq.search.distributions import Distribution
@@ -34,12 +34,15 @@ class Point(NamedTuple):
 class PointRules(NamedTuple):
     """The space that points are checked against; `may_be_outside` allows others of the same types.
 
-    Such a point may also match `exclude`, or break `require` or `zip`.
+    Such a point may also match `exclude`, or break `require` or `zip`. `parent` has the values that
+    a point does not write, of the trial at whose checkpoint it begins; they may be outside the
+    space.
     """
 
     space: Space
     is_grid: bool
     may_be_outside: bool = False
+    parent: Params | None = None
 
 
 def read_points(
@@ -72,14 +75,14 @@ def read_point(item: Json, path: KeyPath, rules: PointRules, out: Problems) -> P
         check_value(value, (*path, *names), out)
     if len(out.errors) > before:
         return None
-    is_outside = False
-    for names, value in values.items():
-        if not allows(leaves[names], value, rules.is_grid):
-            is_outside = True
-            _check_outside(leaves[names], value, (*path, *names), rules, out)
+    outside = _outside(values, rules)
+    for names in outside:
+        _check_outside(leaves[names], values[names], (*path, *names), rules, out)
+    inherited = _inherited(rules, values)
+    is_outside = bool(outside or _outside(inherited, rules))
     if len(out.errors) > before:
         return None
-    point = _with_constants(values, path, space, out)
+    point = _with_constants(values, inherited, path, space, out)
     if len(out.errors) > before:
         return None
     try:
@@ -94,12 +97,32 @@ def read_point(item: Json, path: KeyPath, rules: PointRules, out: Problems) -> P
     return None
 
 
+def _outside(values: Mapping[Names, Json], rules: PointRules) -> list[Names]:
+    """Return the names of the values that the space cannot have."""
+    leaves = rules.space.parameters
+    return [n for n, value in values.items() if not allows(leaves[n], value, rules.is_grid)]
+
+
+def _inherited(rules: PointRules, values: Mapping[Names, Json]) -> dict[Names, Json]:
+    """Return the parent's values of the leaves that a point does not write."""
+    inherited: dict[Names, Json] = {}
+    for names in rules.space.parameters if rules.parent else ():
+        value = find(rules.parent or {}, names)
+        if names not in values and value is not MISSING:
+            inherited[names] = value  # type: ignore[assignment]
+    return inherited
+
+
 def _with_constants(
-    values: dict[Names, Json], path: KeyPath, space: Space, out: Problems
+    values: dict[Names, Json],
+    inherited: dict[Names, Json],
+    path: KeyPath,
+    space: Space,
+    out: Problems,
 ) -> dict[str, Json]:
     """Return a point with its constants, nested; report what it lacks, or has too much."""
     leaves = space.parameters
-    constants = {names: leaf.at(0) for names, leaf in leaves.items() if leaf.size == 1}
+    constants = {names: leaf.at(0) for names, leaf in leaves.items() if leaf.size == 1} | inherited
     full = {names: values.get(names, constants.get(names)) for names in leaves}
     point = space.without_inactive(nest(list(full.items())))
     for names in leaves:

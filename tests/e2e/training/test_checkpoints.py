@@ -560,3 +560,64 @@ def test_a_full_store_fails_no_trial(lab, shelf) -> None:
         assert fleet.wait() == 0
     finally:
         subprocess.run(["umount", "-l", str(shelf)], check=False)
+
+
+# Trains up to `epochs`, one epoch at a time as the test allows it.
+EPOCHS = """
+    import json, os, sys, time
+    from pathlib import Path
+
+    HERE, EPOCHS = Path("USER_FOLDER"), int(sys.argv[1].partition("=")[2])
+    KEPT = Path(os.environ["HPQ_CHECKPOINT_DIR"]) / "state.json"
+    epoch = json.loads(KEPT.read_text()) if KEPT.exists() else 0
+    print("starts after", epoch, flush=True)
+    import hpq
+    while epoch < EPOCHS:
+        while not any((HERE / name).exists() for name in (f"step-{epoch + 1}", "go")):
+            time.sleep(0.01)
+        epoch += 1
+        hpq.report({"loss": 10 - epoch}, step=epoch)
+        draft = KEPT.with_suffix(".tmp")
+        draft.write_text(json.dumps(epoch))
+        draft.replace(KEPT)
+"""
+LONGER = (
+    "program: epochs.py\nmethod: grid\nmetric: {name: loss}\nkeep: {best: 1}\n"
+    "parameters: {epochs: {values: [3]}}\n"
+)
+
+
+@pytest.mark.slow
+def test_a_trial_goes_on_from_another_one_s_checkpoint_and_a_killed_one_from_its_own(
+    lab, shelf
+) -> None:
+    """F1: a trial goes on from epoch 3 of another one; kill -9 of its worker at epoch 5."""
+    lab.write("epochs.py", EPOCHS.replace("USER_FOLDER", str(lab.code)))
+    for step in (1, 2, 3, 4, 5):
+        (lab.code / f"step-{step}").touch()
+    sid = lab.enqueue(LONGER)
+    lab.worker()
+    lab.wait_over(sid)
+    kept = lab.trial(sid).checkpoint
+    assert kept.step == 3
+    assert lab.ok("add", sid, "--from", "1", "epochs=7", "--outside") == f"{sid}/2\n"
+
+    def own() -> Checkpoint | None:
+        found = lab.trial(sid, 2).checkpoint
+        return found if found and found.path != kept.path and found.step == 5 else None
+
+    lab.wait_until(own, "a checkpoint of its own")
+    assert "starts after 3" in lab.printed(sid, 2)
+    kill_worker(lab)
+    lab.worker(HPQ_HOME=str(lab.folder / "another-machine"))
+    lab.end_lease(sid, 2)
+    lab.wait_until(lambda: "starts after 5" in lab.printed(sid, 2), "the second attempt")
+    lab.go()
+    lab.wait_over(sid)
+    trial = lab.trial(sid, 2)
+    history = lab.reader.trials.metric_history(trial.id, "loss")
+    assert [(p.step, p.value) for p in history] == [(4, 6.0), (5, 5.0), (6, 4.0), (7, 3.0)]
+    assert (trial.objective, trial.attempt, trial.params) == (3.0, 2, {"epochs": 7})
+    assert lab.trial(sid).checkpoint is None, "the longer one is the best"
+    assert bare(f"{kept.path}/state.json").removeprefix(f"hpq/{sid}/") in files_of(shelf, sid)
+    lab.audit(sid)

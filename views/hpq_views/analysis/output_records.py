@@ -15,7 +15,16 @@ from hpq.domain.budget import Budget
 from hpq.domain.durations import iso
 from hpq.domain.status import SweepStatus, Worker
 from hpq.domain.sweep import SweepState, SweepView
-from hpq.domain.trial import Curve, Json, ReplicateGroup, Standing, TrialState, TrialView, flatten
+from hpq.domain.trial import (
+    Curve,
+    Json,
+    ReplicateGroup,
+    Standing,
+    Start,
+    TrialState,
+    TrialView,
+    flatten,
+)
 from hpq.notice import Notice
 from hpq.search.replicates import replicate_of, seed_of_result
 from hpq_views.analysis.eta import TimeLeft
@@ -154,6 +163,7 @@ def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
         "total_s": trial.total_ms / 1000,  # all attempts
         "restarted": trial.restarted or None,
         "reused": trial.reused or None,
+        **_start_record(trial.start),
         **({"outside": True} if number in sweep.outside else {}),
         "pruning": asdict(trial.pruning) if trial.pruning else None,
         "checkpoint": {
@@ -169,10 +179,14 @@ def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
     }
 
 
+def _start_record(start: Start | None) -> dict[str, Json]:
+    return {"start": {"trial": start.trial, "step": start.checkpoint.step}} if start else {}
+
+
 _GROUPS = tuple(
     "sweep trial name group tags state param objective rank is_front feasible last best step seed"
     " replicate phase attempt worker host started ended duration_s total_s gpu rss_gb cpu restarted"
-    " reused pruning checkpoint failure".split()
+    " reused start pruning checkpoint failure".split()
 )
 _NO_FAILURE = {"kind": None, "message": None}
 

@@ -227,7 +227,14 @@ class TrialRow:
         unmet = f"infeasible: {self.unmet}" if self.unmet else ""
         where = "on the front" if self.trial.standing and self.trial.standing.is_front else ""
         source = f"of {self.source}" if self.trial.reused else ""
-        return failed or unmet or self.early_end or where or source or self.outside
+        begun = f"begins at {self.start}" if self.start else ""
+        return failed or unmet or self.early_end or where or source or begun or self.outside
+
+    @property
+    def start(self) -> str:
+        """The trial at whose checkpoint this one begins, and the step: `#7, step 30`."""
+        start = self.trial.start
+        return f"#{start.trial}, step {start.checkpoint.step}" if start else ""
 
     @property
     def outside(self) -> str:

@@ -60,6 +60,7 @@ class Winner:
     luck: float
     edges: Mapping[str, str] = field(default_factory=dict)
     is_rising: bool = False
+    is_kept: bool = False  # its checkpoint
     steps: str = ""  # how the value relates to the best of the curve
     stays_first: float | None = None  # share of repetitions with other seeds
     order_holds: float | None = None
@@ -90,7 +91,8 @@ class Winner:
         if edges := [text for name, text in self.edges.items() if name not in negligible]:
             yield "edge", f"{', '.join(edges)}: a better value may lie beyond"
         if self.is_rising:
-            yield "curve", "still improving at the end: train it longer"
+            longer = f": hpq add {sid} --from {self.trial} NAME=VALUE" if self.is_kept else ""
+            yield "curve", f"still improving at the end: train it longer{longer}"
         if self.steps:
             yield "ranking", self.steps
 
@@ -214,6 +216,7 @@ def judge(sweep: SweepView, best: Sequence[TrialView], curve: Sequence[Point]) -
         luck=expected_best(of),
         edges=dict(_edges(sweep, first)),
         is_rising=rising,
+        is_kept=best[0].checkpoint is not None,
         steps=steps,
         stays_first=stays,
         order_holds=holds,

@@ -189,6 +189,7 @@ def trial_facts(row: TrialRow) -> dict[str, str]:
         **row.usage,
         "phase": row.phase,
         "replicate": row.replicate,
+        "begins at": row.start,
         "added": row.outside and f"{row.outside} of the sweep",
         "started again": trial.restarted,
         "result of": row.source and f"{row.source}; not run in this sweep",

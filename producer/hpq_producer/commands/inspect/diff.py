@@ -219,7 +219,8 @@ def _of_trial(session: Session, sweep: SweepView, found: TrialId) -> tuple[set[s
     results = {"state": trial.state.value, "objective": finite(trial.objective), "seed": row.seed}
     results |= {"step": trial.step or None, "time": row.time or None, "why": row.why or None}
     metrics = {name: finite(last) for name, last in trial.metrics.items()}
-    facts = {"parameters": flatten(trial.params), "results": {**results, **metrics}}
+    parameters = flatten(trial.params) | ({"(begins at)": row.start} if row.start else {})
+    facts = {"parameters": parameters, "results": {**results, **metrics}}
     return {trial.provenance} - {""}, facts
 
 

@@ -56,6 +56,15 @@ def add(
     again: Annotated[
         bool, Option("--again", help="Run a set again although the sweep has a trial of it.")
     ] = False,
+    start: Annotated[
+        str | None,
+        Option(
+            "--from",
+            metavar="TRIAL|best:N",
+            help="Begin at the checkpoint of this trial, or of each of the N best, with its"
+            " parameters except those given here.",
+        ),
+    ] = None,
     force: Other = False,
     output: Output = Format.TABLE,
 ) -> None:
@@ -68,6 +77,7 @@ def add(
     Examples:
       hpq add digits-3f2a1 lr=0.01 optimizer=adam
       hpq add digits-3f2a1 --file points.yaml
+      hpq add digits-3f2a1 --from 7 epochs=90
       hpq add --count 20
     """
     given = list(words or ())
@@ -75,9 +85,11 @@ def add(
     sources = [bool(given), file is not None, count is not None and file is None]
     if sources.count(True) != 1:
         raise UserError("write NAME=VALUE for each parameter, or --file FILE, or --count N")
+    if start is not None and not given:
+        raise UserError("--from: write what changes, e.g. epochs=90")
     with open_session() as session:
         sweep = owned_sweep(session, ref, force)
-        reader = SetReader(session, sweep, may_be_outside=outside)
+        reader = SetReader(session, sweep, may_be_outside=outside, start_from=start)
         sets = _read(reader, given, file, count)
         done = add_sets(session, sweep, sets, reader.signer, again=again, warn=warn)
         _report(session, sweep, done, output)

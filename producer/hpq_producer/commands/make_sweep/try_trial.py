@@ -88,6 +88,8 @@ def try_trial(
         with open_session() as session:
             stored, trial = _of_trial(session, what)
             number, params = trial.id.number, trial.params
+            if trial.start is not None:
+                print_message(f"begins anew, not at the checkpoint of #{trial.start.trial}")
             sweep = replace(stored, seed=seed_of_result(stored, trial), replicates=1)
             if as_enqueued:
                 code = _stored_code(session, stored)
