@@ -262,7 +262,7 @@ def test_the_x_axis_is_a_metric_or_the_time(show) -> None:
     seconds = {n: [(0.0, 0.0), (20.0, 400.0)] for n in data.curves}
     shown = show(replace(data, more={**data.more, "_runtime": seconds}))
     panel = Panel(shown)
-    for axis, head in (("tokens", "tokens 20000"), ("_runtime", "time 6m40s")):
+    for axis, head in (("tokens", "tokens 20,000"), ("_runtime", "time 6m40s")):
         shown.page.select_option("#curves-x", axis)
         found, values = panel.read(1.0)
         assert found == head
@@ -276,7 +276,7 @@ def test_the_axis_that_the_script_defined_is_the_default_of_its_metrics(show) ->
     trials = [replace(t, run_info={"axes": axes}) for t in data.trials]
     shown = show(replace(data, trials=trials))
     heads = [Panel(shown, name).read(1.0)[0] for name in ("val/acc", "train/acc")]
-    assert heads == ["tokens 20000", "step 20"]
+    assert heads == ["tokens 20,000", "step 20"]
     assert "by tokens and step" in shown.text("#curves-n")
     panel = Panel(shown)
     panel.drag((0.25, 0.5), (0.75, 0.5))

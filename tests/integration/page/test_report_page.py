@@ -281,6 +281,19 @@ def test_several_sweeps_share_a_page_and_the_address_names_one(show: Open) -> No
     assert is_clean(shown)
 
 
+def test_the_best_of_a_small_sweep_stays_beside_that_of_a_large_one(show: Open) -> None:
+    many, few = made(drawn_sets(300), sid="many-11111"), made(SETS_OF_ARTICLE[:2])
+    trials = [replace(t, objective=0.5) for t in few.trials]
+    few = of_trials(trials, few.curves, sid="few-22222", metric="test/acc")
+    shown = show(many, few)
+    low, high = shown.page.evaluate("document.querySelector('#overlay-best').chart.ranges.y")
+    assert low < 0.5 < high
+    heads = shown.page.locator("nav th")
+    named = {heads.nth(k).text_content(): heads.nth(k).is_visible() for k in range(heads.count())}
+    assert (named["best"], named["budget"], named["failed"]) == (True, False, False)
+    assert is_clean(shown)
+
+
 def test_every_chart_says_what_lies_beyond_its_scale(show: Open) -> None:
     data = made(SETS_OF_ARTICLE)
     trials = [replace(t, objective=0.3) if t.id.number == 3 else t for t in data.trials]
@@ -349,6 +362,7 @@ def test_replicates_rank_by_the_mean_of_their_set(show: Open) -> None:
     sweep = replace(data.status, sweep=replace(data.sweep, replicates=2))
     shown = show(replace(data, status=sweep))
     assert "2 settings of 2 runs each" in shown.text("#sorted-n")
+    assert "2 settings, of those" in shown.text("#parallel-n")
     assert [r.split("\t")[0] for r in shown.text("#table tbody").splitlines()] == ["3", "1"]
     for rank, number in ((1, 3), (1, 4), (2, 1), (2, 2)):
         shown.page.evaluate(f"location.hash = '#x-00000/{number}'")

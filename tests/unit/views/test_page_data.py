@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
+from hpq_views.analysis.importance import Importance, Share
 from hpq_views.page.curves import POINTS, pack_curves, thinned
+from hpq_views.page.render import comparison_row
 from hpq_views.page.sweep_data import encode_moves, encode_standing, encode_sweep
 from hpq_views.text.charts import axis_of, is_wide
 from tests.support.made_sweeps import (
@@ -201,3 +203,10 @@ def test_a_patch_has_the_places_of_changed_settings_only() -> None:
     for first, place in zip(moves["moved"], moves["to"], strict=True):
         rest.insert(place, first)
     assert rest == whole["n"]
+
+
+def test_a_row_of_several_sweeps_has_the_importance_that_the_page_knows() -> None:
+    """A poll computes no importance: of a thousand trials, that takes half a second."""
+    known = Importance(sets=16, shares=(Share(param="momentum", share=1.0, low=0.9, high=1.0),))
+    data = replace(made(SETS_OF_ARTICLE), known={"test/acc": known})
+    assert comparison_row(data)["main parameter"] == "momentum 100%"

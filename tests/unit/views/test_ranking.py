@@ -67,7 +67,7 @@ def test_medians_and_means_are_of_finished_trials_and_say_how_many_they_leave_ou
     assert "6 finished" in counts and "3 pruned" in counts and len(counts) < 80
     assert not any("1234" in row for row in rows)
     assert len({row.index("trial") for row in rows if "trial" in row}) == 1
-    cells = comparison_cells(summary, (), "finished")
+    cells = comparison_cells(summary, (), "finished", summary.importance)
     assert "of 6 finished" in cells["median"] and "3 pruned" in cells["median"]
     (rest,) = map(plain, rest_line(standings_of(SWEEP, TRIALS), summary, 1))
     assert "mean of 6 finished" in rest and "3 pruned" in rest

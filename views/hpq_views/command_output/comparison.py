@@ -8,6 +8,7 @@ from statistics import median
 from hpq.access.session import Session
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
+from hpq_views.analysis.importance import Importance
 from hpq_views.analysis.rank_results import merge_ranked
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.analysis.trial_row import TrialRow
@@ -32,7 +33,9 @@ def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int)
     for it in moments:
         sweep, best = it.sweep, it.best
         state = state_span(it.sweep, it.why).text
-        cells = comparison_cells(it.summary, best, state) | {"code": codes.get(sweep.id, "")}
+        cells = comparison_cells(it.summary, best, state, it.summary.importance) | {
+            "code": codes.get(sweep.id, "")
+        }
         cells |= {
             f"best {clean(n)}": TrialRow(trial=best[0], sweep=sweep).param(n) if best else ""
             for n in varying
@@ -51,10 +54,9 @@ def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int)
 
 
 def comparison_cells(
-    summary: SweepSummary, best: Sequence[TrialView], state: str
+    summary: SweepSummary, best: Sequence[TrialView], state: str, found: Importance
 ) -> dict[str, str]:
-    """Return what a comparison tells of a sweep, by label."""
-    found = summary.importance
+    """Return what a comparison tells of a sweep, by label; `found` takes seconds to compute."""
     matters = found.shares[0] if found.is_clear else None
     words = f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown"
     return {**result_cells(summary, best, state), "main parameter": words}

@@ -84,7 +84,9 @@ def sweep_page(sweeps: Sequence[SweepData], *, access: str = "", acts: bool = Fa
 
 def comparison_row(data: SweepData) -> dict[str, str]:
     """Return what a page of several sweeps says of one, by column."""
-    cells = comparison_cells(data.summary, data.status.best, _state_of(data.status))
+    cells = comparison_cells(
+        data.summary, data.status.best, _state_of(data.status), data.importance
+    )
     return {"sweep": data.sweep.id, **cells}
 
 

@@ -336,10 +336,10 @@ function drawn(most = MANY, among = S.kept) {
   ]);
   return sorted.filter((i) => chosen.has(i));
 }
-const trialsOf = (all) => `${count(all)} ${all === 1 ? 'trial' : 'trials'}`;
-const shown = (some, all = S.d.trials.n.length) =>
+const trialsOf = (all, what = 'trial') => `${count(all)} ${all === 1 ? what : `${what}s`}`;
+const shown = (some, all, what = S.d.replicates > 1 ? 'setting' : 'trial') =>
   some === all
-    ? trialsOf(all)
+    ? trialsOf(all, what)
     : `${count(some)} of ${count(all)} drawn`;
 const title = (id, text) => {
   $(`#${id}-n`).textContent = text;
@@ -439,6 +439,14 @@ function keep() {
     }),
   );
 }
+function hideBlanks(table) {
+  // columns of sweeps side by side that have no value, as in the terminal's comparison
+  const rows = table ? $$('tr', table).map((row) => [...row.cells]) : [];
+  for (const [k, head] of (rows[0] ?? []).entries()) {
+    const cells = rows.slice(1).map((row) => row[k]);
+    for (const cell of [head, ...cells]) cell.hidden = !cells.some((one) => one.textContent);
+  }
+}
 function filter() {
   keep();
   $('#unbrush').hidden = !S.brush.size;
@@ -456,6 +464,7 @@ function follow() {
     S.blocks.forEach((b) => b.reset?.());
   }
   for (const part of $$('[data-sweep]')) part.hidden = part.dataset.sweep !== d.id;
+  hideBlanks($('nav'));
   $('#saved').textContent = $(`[data-sweep="${d.id}"] [data-saved]`)?.textContent ?? '';
   S.sel = d.at_of.get(n) ?? -1;
   // A link inside the page names a trial only, and changes nothing else.

@@ -253,7 +253,7 @@ function linesOf(d, name, set) {
       i,
     });
   }
-  words.push(shown(some.length, every.length));
+  words.push(shown(some.length, every.length, 'trial'));
   if (isMany) words.push('the band holds 80%');
   if (isSmooth) words.push(isThin ? 'smoothed' : 'smoothed; pale: as logged');
   if (every.includes(S.sel)) {

@@ -41,8 +41,8 @@ function over({ x: steps, y: ys }, by) {
       .sort((a, b) => a[0] - b[0]);
   return { x: found.map(([x]) => x), y: found.map(([, y]) => y) };
 }
-function fitted(lines, log, within = null) {
-  // the ends of an axis that fits these lines, and how many values lie beyond it
+function fitted(lines, log, within = null, kept = []) {
+  // the ends of an axis that fits these lines, and how many values lie beyond it; `kept` do not
   const to = log ? Math.log10 : (v) => v,
     found = [];
   let missing = 0;
@@ -57,23 +57,26 @@ function fitted(lines, log, within = null) {
     outer = Math.max(1, Math.floor(sorted.length / 10)),
     middle = sorted.length < 5 ? 0 : sorted.at(-1 - outer) - sorted[outer],
     [least, most] = middle
-      ? [sorted[outer] - FAR * middle, sorted.at(-1 - outer) + FAR * middle]
+      ? [
+          Math.min(sorted[outer] - FAR * middle, ...kept.map(to)),
+          Math.max(sorted.at(-1 - outer) + FAR * middle, ...kept.map(to)),
+        ]
       : [-Infinity, Infinity];
   let low = Infinity,
     high = -Infinity,
-    kept = 0;
+    inside = 0;
   for (const v of found)
     if (v >= least && v <= most) {
       low = Math.min(low, v);
       high = Math.max(high, v);
-      kept += 1;
+      inside += 1;
     }
-  if (!kept) [low, high] = [0, 1];
+  if (!inside) [low, high] = [0, 1];
   const room = 0.04 * (high - low) || 0.1 * Math.abs(high) || 0.5,
     ends = [low - room, high + room];
   return {
     range: log ? ends.map((v) => 10 ** v) : ends,
-    cut: found.length - kept + missing,
+    cut: found.length - inside + missing,
   };
 }
 
@@ -85,6 +88,8 @@ function area(u, k) {
     fill.lineTo(u.valToPos(xs[j], 'x', true), u.valToPos(ys[j], 'y', true));
   return { stroke: null, fill, clip: null, flags: 0 };
 }
+const stepText = (v) => (Number.isSafeInteger(v) ? count(v) : num(v)); // a step, or a metric
+const ending = (text, most) => (text.length > most ? `…${text.slice(1 - most)}` : text);
 const LINEAR = window.uPlot?.paths.linear();
 function seriesOf(one, lowest) {
   // of uPlot: what is drawn, and its points
@@ -126,7 +131,8 @@ class LineChart {
   }
 
   // `lines` and `bands` in the order of drawing; a band has `low` and `high` in place of `y`.
-  // `x` and `y` have a name; `view` has the ranges that a zoom chose.
+  // `x` and `y` have a name; `y.kept` are values that no fit leaves out; `view` has the ranges
+  // that a zoom chose.
   draw(shown) {
     this.shown = shown;
     this.isLate = this.isPressed; // a new plot would end the drag: its end draws
@@ -144,7 +150,7 @@ class LineChart {
       lowX = Math.min(...every, x.low ?? 0),
       highX = Math.max(...every),
       across = view.x ?? [lowX, highX > lowX ? highX : lowX + 1],
-      fit = fitted([...lines, ...edges(bands)], y.log, across),
+      fit = fitted([...lines, ...edges(bands)], y.log, across, y.kept),
       up = view.y ?? fit.range;
     const lowest = y.log ? up[0] : -Infinity,
       series = [...bands, ...lines].map((one) => seriesOf(one, lowest)),
@@ -194,13 +200,13 @@ class LineChart {
           size: 26,
           label: x.name,
           splits: (u, _, low, high) => ticks(low, high, Math.max(2, width / 90)),
-          values: (u, at) => at.map((v) => (x.text ?? num)(v)),
+          values: (u, at) => at.map(x.text ?? stepText),
         },
         {
           ...axis,
           scale: 'y',
           size: 54,
-          label: `${y.name}${y.log ? ' (log)' : ''}`,
+          label: ending(`${y.name}${y.log ? ' (log)' : ''}`, (height - 54) / 7),
           splits: (u, _, low, high) => marks(low, high, height / 45),
           values: (u, at) => at.map((v) => num(v)),
           filter: (u, at) => at,
@@ -322,7 +328,7 @@ class LineChart {
     if (left < 0) return this.leave();
     const { x, some, nearest } = this.nearest(u);
     if (!some.length) return this.leave();
-    const head = `${this.shown.x.name} ${(this.shown.x.text ?? num)(x)}`,
+    const head = `${this.shown.x.name} ${(this.shown.x.text ?? stepText)(x)}`,
       rows = some.slice(0, LISTED).sort((a, b) => b.value - a.value);
     hint(event, [
       el('b', head),

@@ -59,6 +59,7 @@ function apply(d, patch) {
       .forEach((cell, k) => {
         cell.textContent = patch.row[k + 1];
       });
+    hideBlanks($('nav'));
     if (d !== S.d) return;
     for (const block of [table, failures, curves, panel]) (block.draw ?? block.mark)();
   }, d);

@@ -44,12 +44,14 @@ const overlay = {
       y: { name, log: isLog },
     });
     best.box.hidden = !ranked.length;
-    if (ranked.length)
-      cut += overlay.show(
-        best,
-        ranked.map((d) => overlay.bestOf(d, hue(S.all.indexOf(d)))),
-        { x: { name: 'results' }, y: { name: `best ${name} so far`, log: isLog } },
-      );
+    if (ranked.length) {
+      const lines = ranked.map((d) => overlay.bestOf(d, hue(S.all.indexOf(d)))),
+        kept = lines.map(({ y }) => y.at(-1)); // what is compared
+      cut += overlay.show(best, lines, {
+        x: { name: 'results' },
+        y: { name: `best ${name} so far`, log: isLog, kept },
+      });
+    }
     title(
       'overlay',
       (chosen.length
