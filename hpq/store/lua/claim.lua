@@ -111,6 +111,7 @@ local function clear_earlier_attempt(sid, n)
     set(t, 'step', t.checkpoint_step)
     set(t, 'resumes', '\n')
   end
+  if not t.attempt then set(t, 'seq', '0') end  -- another client wrote the record: its end reads it whole
   save(t)
   return t
 end

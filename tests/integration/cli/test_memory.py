@@ -245,7 +245,7 @@ def test_an_enqueue_too_large_for_what_is_left_is_refused_before_it_begins(
     used = int(redis.info("memory")["used_memory"])
     limit(used // 4 + 1_000_000)  # 80 % of it are about 800 kB more than what is used
     done = hpq("enqueue", "sweep.yaml")
-    refused(done, "redis-memory", "3000 trials", "1.3 MiB", exit=3)
+    refused(done, "redis-memory", "3,000 trials", "1.3 MiB", exit=3)
     assert not [k for k in redis.keys("*") if b":s:" in k]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -30,6 +30,7 @@ from hpq.domain.trial import (
 )
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
+from hpq.store.wire.fields import dumps
 from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.store_calls import LEASE, Shelf, beat, end, take
 
@@ -59,6 +60,18 @@ def test_the_next_attempt_is_handed_the_checkpoint_also_when_it_asks_twice(
     second = take(store, who, "b")
     assert second.checkpoint == HERE and second == take(store, who, "b")
     assert reader.trials.get(first.trial).step == 2
+
+
+def test_a_pointer_from_another_client_goes_with_the_first_end_of_its_trial(
+    store, reader, sweep_of, who, redis, keys
+) -> None:
+    """Also of an attempt that ends before its first heartbeat."""
+    sweep = sweep_of(1)
+    trial = TrialId(sweep=sweep.id, number=1)
+    redis.hset(keys.trial(trial), "checkpoint", dumps(asdict(HERE)))
+    end(store, take(store, who), 0.5)
+    assert reader.trials.get(trial).checkpoint is None
+    assert audit_sweep(reader, sweep.id).violations == ()
 
 
 def test_a_late_attempt_moves_no_pointer(store, reader, sweep_of, who) -> None:

@@ -43,7 +43,7 @@ def test_a_look_at_20_000_sets_reads_no_more_than_one_at_fifty(
         shown = hpq("watch", sid, "--once").stdout
         sizes.append(redis.info("stats")["total_net_output_bytes"])
         sent.append(calls(redis))
-        assert f"0/{count} " in shown
+        assert f"0/{count:,} " in shown
     assert sent[0] == sent[1] and sizes[1] < sizes[0] + 4096, sizes
 
 
@@ -91,7 +91,7 @@ def test_a_cancel_that_crashed_is_finished_by(
         for _ in range(4):
             store.reap("default", lease_ms=30_000, lost_max=3)
     else:
-        assert "6000 " in hpq(verb, halved, "--yes").stderr
+        assert "6,000 " in hpq(verb, halved, "--yes").stderr
     sweep = reader.sweeps.get(halved)
     assert sweep.state.is_over and sweep.counts.cancelled == 22_000
     assert not audit_sweep(reader, halved).violations
