@@ -248,3 +248,19 @@ def test_the_runner_of_one_program_runs_the_next_which_finds_nothing_of_the_firs
     first, second = lab.reader.trials.all(sid)
     assert first.metrics["runner"] == second.metrics["runner"]
     assert (first.objective, second.objective) == (0, 0)
+
+
+def test_a_program_that_does_not_wait_for_its_output_leaves_that_to_no_other(lab) -> None:
+    """O_NONBLOCK belongs to the pipe, which the programs share."""
+    lab.write("train.py", """
+        import os, sys
+        if "--lr=0.5" in sys.argv:
+            os.set_blocking(1, False)
+        else:
+            os.write(2, b"line\\n" * 200_000)
+        print("val_loss=1")
+        """)  # fmt: skip
+    sid = lab.enqueue(SWEEP)
+    lab.worker()
+    lab.wait_over(sid)
+    assert [t.objective for t in lab.reader.trials.all(sid)] == [1, 1]

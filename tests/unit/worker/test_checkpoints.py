@@ -296,17 +296,17 @@ def test_no_other_folder_is_a_start_and_the_trial_then_fails(kept, own) -> None:
             assert not list(kept._paths.checkpoint.iterdir()), path
 
 
-def test_a_start_that_is_gone_fails_the_trial_and_one_in_another_store_returns_it(kept) -> None:
+def test_a_start_that_is_gone_or_in_another_store_fails_the_trial(kept) -> None:
     pointer = begun_at(kept, f"hpq/{PARENT}/1-n/checkpoint-2")
     kept._files.remove(pointer.path)
     with pytest.raises(BadParams, match="gone from the store"):
         kept.restore()
     files, kept._files = kept._files, None
-    with pytest.raises(OSError, match="has no HPQ_STORE"):
+    with pytest.raises(BadParams, match="has no HPQ_STORE"):
         kept.restore()
     kept._files = files
     kept._files.id = "another"
-    with pytest.raises(OSError, match="uses another"):
+    with pytest.raises(BadParams, match="uses another"):
         kept.restore()
 
 

@@ -341,9 +341,12 @@ def _is_over(result: Result) -> bool:
 
 
 def _is_resident(sweep: RunnableSweep) -> bool:
-    """True if the runner stays for the next trial: it keeps nothing of a program but its own state.
+    """True if the runner stays for the next trial.
 
-    A trainer function leaves modules, memory and threads in the process.
+    A trainer function leaves modules, memory and threads in it. A program leaves processes only,
+    and the runner finds all of them on Linux.
     """
     launch = sweep.launch
-    return launch.resident or not launch.trainer or launch.trainer in BUILT_IN
+    if launch.trainer:
+        return launch.resident or launch.trainer in BUILT_IN
+    return bool(launch.preload) or sys.platform == "linux"

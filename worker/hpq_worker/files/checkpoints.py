@@ -106,9 +106,8 @@ class CheckpointPublisher:
         Returns False if a signal stops the worker meanwhile.
 
         Raises:
-            OSError: the store or the disk fails now, or this worker has another store than that of
-                a trial's start; another worker may succeed.
-            BadParams: the start of the trial is gone from the store, or is none.
+            OSError: the store or the disk fails now; another worker may succeed.
+            BadParams: the start of the trial is none, gone, or in a store that this worker lacks.
         """
         start = self._claim.start
         pointer = self._claim.checkpoint or (start.checkpoint if start else None)
@@ -166,10 +165,7 @@ class CheckpointPublisher:
         """Return why the checkpoint cannot be restored; "" if it was."""
         if self._files is None or self._files.id != pointer.store:
             own = f"uses {self._files.id}" if self._files else "has no HPQ_STORE"
-            why = f"its checkpoint is in store {pointer.store}; this worker {own}"
-            if self._is_start(pointer):
-                raise OSError(why)
-            return why
+            return f"its checkpoint is in store {pointer.store}; this worker {own}"
         # Most training code unpickles what it finds. The start is in the signed row.
         trial, start = self._claim.trial, self._claim.start
         if start is not None and self._is_start(pointer):

@@ -44,14 +44,22 @@ _START_S = 20
 
 
 class ProcessState:
-    """The working directory and the output of this process, which training code may change."""
+    """The working directory and the output of this process, which training code may change.
+
+    Whether a write blocks belongs to the open pipe, which the programs of all attempts share.
+    """
 
     def __init__(self) -> None:
         self._cwd = os.getcwd()
         self._outputs = {number: os.dup(number) for number in (1, 2)}
 
     def enter(self) -> None:
-        """Enter the working directory, which may be a new one of the same path."""
+        """Enter the working directory, which may be a new one of the same path.
+
+        The output blocks again: most programs lose what they print into a full pipe that does not.
+        """
+        for number in self._outputs:
+            os.set_blocking(number, True)
         with suppress(OSError):
             os.chdir(self._cwd)
 
