@@ -10,7 +10,7 @@ import pytest
 
 from hpq.domain.constraint import Constraint
 from hpq.domain.sweep import EarlyTerminate, Launch, Metric, SweepView, TerminationRule
-from hpq.domain.trial import Failure, FailureKind, TrialState
+from hpq.domain.trial import Checkpoint, Failure, FailureKind, TrialState
 from hpq_worker.attempt.outcome import outcome_of
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import AttemptEnd, Halt
@@ -188,3 +188,39 @@ def test_a_result_has_a_value_of_each_metric_and_meets_constraints(
     lacking = [name for name in ("val_loss", "ms", "gb") if name not in reported]
     if kind == "unreported":
         assert outcome.failure is not None and repr(lacking[0]) in outcome.failure.message
+
+
+@pytest.mark.parametrize(
+    ("own", "kind"),
+    [({}, "unreported"), ({"acc": 0.5}, "unreported"), ({"val_loss": math.nan}, "diverged"),
+     ({"val_loss": 0.5}, "")],
+)  # fmt: skip
+def test_what_the_trial_of_the_start_reported_is_no_report_of_a_continued_trial(
+    own: dict[str, float], kind: str
+) -> None:
+    sweep = SweepView(
+        id="s-00000", name="s", digest="", launch=Launch(program="train.py"), metric=METRIC
+    )
+    start = Checkpoint(store="", path="checkpoint", step=5, counts={"val_loss": 5, "acc": 5})
+    got = ReportBuffer(METRIC)
+    got.resume(start, start)
+    if own:
+        got.report(own, 6)
+    outcome = outcome_of(AttemptEnd(), sweep, got)
+    assert outcome is not None
+    assert (outcome.failure.kind if outcome.failure else "") == kind
+    assert ("after step 5" in (outcome.failure.message if outcome.failure else "")) == (not own)
+
+
+def test_a_continued_trial_that_diverged_and_was_resumed_from_its_own_checkpoint_has_diverged() -> (
+    None
+):
+    sweep = SweepView(
+        id="s-00000", name="s", digest="", launch=Launch(program="train.py"), metric=METRIC
+    )
+    start = Checkpoint(store="", path="start", step=5, counts={"val_loss": 5})
+    got = ReportBuffer(METRIC)
+    got.resume(replace(start, path="own", step=6, counts={"val_loss": 6}), start)
+    outcome = outcome_of(AttemptEnd(), sweep, got)
+    assert outcome is not None and outcome.failure is not None
+    assert outcome.failure.kind is FailureKind.DIVERGED

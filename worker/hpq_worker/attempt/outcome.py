@@ -95,16 +95,20 @@ def _by_metric(sweep: RunnableSweep, reports: ReportBuffer, end: AttemptEnd) -> 
         lacking.insert(0, sweep.metric.name)
     if not lacking:
         return _ended(reports, TrialState.FINISHED)
-    name, names = lacking[0], reports.names
+    name, names = lacking[0], reports.own_names
     if name in names:
         return _failed(reports, FailureKind.DIVERGED, f"the last value of {name} is {lasts[name]}")
     reported = f"the trial reported {', '.join(names) or 'no metric'}"
     if reports.dropped:
         reported += f"; hpq keeps {MAX_NAMES} names and dropped the rest"
     what = f"the metric {name!r} was never reported; {reported}"
+    remedy = _how_to_report(name, sweep, end, names)
+    if reports.is_at_start:
+        what = f"it reported nothing after step {reports.step}, where it began"
+        remedy = "its checkpoint may be complete; raise what ends the training, e.g. epochs"
     failure = Failure(
         kind=FailureKind.UNREPORTED,
-        message=f"{what}; {_how_to_report(name, sweep, end, names)}",
+        message=f"{what}; {remedy}",
         fingerprint=what,  # without the line that was seen: it differs from trial to trial
     )
     needed = sweep.method == "bayes" or sweep.early is not None

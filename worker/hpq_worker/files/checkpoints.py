@@ -139,7 +139,7 @@ class CheckpointPublisher:
         self._seen = self._newest
         self._position = pointer
         self._watch = SaveWatch(self._quiet_s, present)
-        self._reports.resume(pointer)
+        self._reports.resume(pointer, start.checkpoint if start else None)
         line = f"training resumes from the checkpoint of step {pointer.step}"
         if start is not None and self._is_start(pointer):
             line = f"training begins at step {pointer.step}, at the checkpoint of #{start.trial}"

@@ -69,6 +69,7 @@ class ReportBuffer:
         self._usage: UsageCurves | None = None
         self.published: Checkpoint | None = None  # by this attempt: Redis points to it
         self._origin = Checkpoint(store="", path="")  # where this attempt began
+        self._start: Checkpoint | None = None  # of another trial, at which this trial began
         self._counts: dict[str, int] = {}
         self.dropped = ""  # the first name beyond the limit
         self.step = 0
@@ -154,10 +155,11 @@ class ReportBuffer:
             self._is_new = self._is_new or bool(data)
         self.echo(data)
 
-    def resume(self, at: Checkpoint) -> None:
-        """Continue the counts from a checkpoint."""
+    def resume(self, at: Checkpoint, start: Checkpoint | None = None) -> None:
+        """Continue the counts from a checkpoint; `start` is another trial's, where this one began."""
         with self._lock:
             self._origin = at
+            self._start = start
             self._take_position(at)
 
     def _take_position(self, at: Checkpoint) -> None:
@@ -247,6 +249,18 @@ class ReportBuffer:
         """The metrics reported so far."""
         with self._lock:
             return tuple(self._counts)
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The metrics that this trial has reported: not only the one at whose checkpoint it began."""
+        with self._lock:
+            before = self._start.counts if self._start else {}
+            return tuple(name for name, n in self._counts.items() if n > before.get(name, 0))
+
+    @property
+    def is_at_start(self) -> bool:
+        """True if the trial began at another one's checkpoint and has reported nothing since."""
+        return self._start is not None and not self.own_names
 
     @property
     def lasts(self) -> dict[str, float]:
