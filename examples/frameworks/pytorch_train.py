@@ -29,6 +29,7 @@ if checkpoint.exists():  # an earlier attempt of this trial was interrupted
     state = torch.load(checkpoint, map_location=device)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
+    optimizer.param_groups[0]["lr"] = args.lr  # the checkpoint may be of a trial with another lr
     first = state["epoch"] + 1
 
 for epoch in range(first, args.epochs):

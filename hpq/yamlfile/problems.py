@@ -97,7 +97,8 @@ class Problems:
 
     def _located(self, path: KeyPath, text: str, code: Code) -> Located:
         position, label = self.source_map.find(path)
-        where = f"{label}: {dotted(path)}" if path else label
+        is_named = not path or label.startswith(f"{dotted(path)}=")
+        where = label if is_named else f"{label}: {dotted(path)}"
         return position, Notice(code, printable(f"{where}: {text}"))
 
 

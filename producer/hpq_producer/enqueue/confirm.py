@@ -18,7 +18,7 @@ from hpq.store.wire.fields import dumps
 from hpq.store.wire.row import encode_new
 from hpq_producer.enqueue.enqueue_sweep import Enqueued, create, new_id, write_rows
 from hpq_views.analysis.selection import refuse_altered
-from hpq_views.analysis.winner_evidence import CONFIRMS
+from hpq_views.analysis.winner_evidence import CONFIRMS, unrepeatable
 from hpq_views.text.text import clean
 
 
@@ -33,9 +33,8 @@ def refuse_unconfirmable(
     """
     refuse_altered(session.settings, [sweep], best)
     for trial in best:
-        if trial.start is not None:
-            text = f"{trial.id} began at the checkpoint of #{trial.start.trial}: its parameters"
-            raise UserError(f"{text} alone do not repeat it; leave it out with --where")
+        if why := unrepeatable(trial):
+            raise UserError(f"{why}; leave such trials out: --where 'start.trial == null'")
     for first in (tag.removeprefix(CONFIRMS) for tag in sweep.tags if tag.startswith(CONFIRMS)):
         text = f"{sweep.id} already confirms {clean(first)}; for more seeds: "
         words = ["hpq", "best", first, "-n", str(len(best)), "--confirm"]

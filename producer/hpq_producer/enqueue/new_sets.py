@@ -251,7 +251,13 @@ class SetReader:
             points = self._checked_list(data, out)
         else:
             is_grid = self._sweep.method == "grid"
-            rules = PointRules(self._search.space, is_grid, self._may_be_outside, inherited)
+            rules = PointRules(
+                self._search.space,
+                is_grid,
+                self._may_be_outside,
+                parent=inherited,
+                remedy="; `hpq add --outside` allows it",
+            )
             if is_one:
                 points = tuple(filter(None, [read_point(data[0], (), rules, out)]))
             else:

@@ -9,11 +9,11 @@ from hpq.access.session import Session
 from hpq.domain.sweep import SweepView
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Checkpoint, Start, TrialId, TrialView
-from hpq.errors import NotFound, UserError
+from hpq.errors import UserError
 from hpq.filestore.base import is_own
 from hpq.filestore.stores import location
 from hpq.redis.credentials import redact
-from hpq_views.analysis.selection import refuse_altered
+from hpq_views.analysis.selection import best_trials, refuse_altered
 from hpq_views.stored_files import store_here
 from hpq_views.targets import parse_targets
 from hpq_views.text.text import clean
@@ -26,14 +26,15 @@ def read_parents(session: Session, sweep: SweepView, ref: str) -> tuple[TrialVie
     """Return the trials that a reference names: 7, SWEEP/7, or best:3. Each can be a start.
 
     Raises:
-        NotFound: the sweep has no such trial, or no best one.
+        NotFound: the sweep has no such trial.
+        HpqError: no trial has a result (`no-result`).
         UserError: one is of another sweep, has not ended, or has no checkpoint that can be read; or
             no trial of the sweep can have a start.
     """
     if sweep.launch.trainer in BUILT_IN:
         raise UserError(
             f"{sweep.id}: the trainer {sweep.launch.trainer} takes no checkpoint of other"
-            " parameters, since its schedule depends on them; add the trial without --from"
+            " parameters, since its schedule depends on them; leave out --from (start_from)"
         )
     if sweep.replicates > 1:
         raise UserError(
@@ -70,13 +71,10 @@ def _named(session: Session, sweep: SweepView, ref: str) -> Sequence[TrialView]:
     if best := _BEST.match(ref):
         if sweep.objectives:
             raise UserError(f"{ref}: {sweep.id} has several metrics; name a trial")
-        found = session.reader.ranking.best(sweep, int(best[1]))
-        if not found:
-            raise NotFound(f"no trial of {sweep.id} has a result", code="no-result")
-        return found
+        return best_trials(session.reader, sweep, int(best[1]))
     sid, numbers = parse_targets([ref])
     if not numbers or sid not in (None, sweep.id):
-        text = f"{ref}: not a trial of {sweep.id}; write e.g. --from 7, or --from best:3"
+        text = f"{ref}: not a trial of {sweep.id}; write its number, e.g. 7, or best:3"
         raise UserError(text)
     return [session.reader.trials.get(TrialId(sweep=sweep.id, number=numbers[0]))]
 

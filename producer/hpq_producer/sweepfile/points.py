@@ -36,13 +36,14 @@ class PointRules(NamedTuple):
 
     Such a point may also match `exclude`, or break `require` or `zip`. `parent` has the values that
     a point does not write, of the trial at whose checkpoint it begins; they may be outside the
-    space.
+    space. `remedy` ends the message about a value outside the space.
     """
 
     space: Space
     is_grid: bool
     may_be_outside: bool = False
     parent: Params | None = None
+    remedy: str = ""
 
 
 def read_points(
@@ -169,7 +170,8 @@ def _check_outside(
         wanted = " or ".join(sorted(types))
         out.add(path, f"{shown(value)} is not {wanted}", code="outside-space")
     elif not rules.may_be_outside:
-        out.add(path, f"{shown(value)} is outside the space{_has(leaf)}", code="outside-space")
+        text = f"{shown(value)} is outside the space{_has(leaf)}{rules.remedy}"
+        out.add(path, text, code="outside-space")
 
 
 def _has(leaf: Distribution) -> str:

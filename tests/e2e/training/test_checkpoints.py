@@ -621,3 +621,18 @@ def test_a_trial_goes_on_from_another_one_s_checkpoint_and_a_killed_one_from_its
     assert lab.trial(sid).checkpoint is None, "the longer one is the best"
     assert bare(f"{kept.path}/state.json").removeprefix(f"hpq/{sid}/") in files_of(shelf, sid)
     lab.audit(sid)
+
+
+@pytest.mark.slow
+def test_a_continued_trial_whose_checkpoint_is_complete_is_unreported(lab, shelf) -> None:
+    lab.write("epochs.py", EPOCHS.replace("USER_FOLDER", str(lab.code)))
+    lab.go()
+    sid = lab.enqueue(LONGER)
+    lab.worker()
+    lab.wait_over(sid)
+    assert lab.ok("add", sid, "--from", "1", "epochs=2", "--outside") == f"{sid}/2\n"
+    lab.wait_over(sid)
+    trial = lab.trial(sid, 2)
+    assert trial.failure is not None
+    assert (trial.state, trial.failure.kind) == ("finished", "unreported")
+    assert "after step 3" in trial.failure.message

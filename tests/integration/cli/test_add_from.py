@@ -340,3 +340,77 @@ def test_parameters_of_a_parent_that_the_change_makes_inactive_are_left_out(
     refused(desk.hpq("add", sid, "--from", "1", "opt=adam", "momentum=0.9"), "condition-unmet")
     refused(desk.hpq("add", sid, "--from", "1", "lr=1"), "unknown-parameter")
     refused(desk.hpq("add", sid, "--from", "1", "momentum=0.7"), "outside-space")
+
+
+@pytest.fixture
+def won(
+    desk: Desk, trained, take: Take, store: TrialStore, who: WorkerPresence
+) -> Callable[..., str]:
+    """Return a function that ends all trials; the one that began at #1 leads with 0.1."""
+
+    def train(text: str = GRID) -> str:
+        sid, _ = trained(text)
+        desk.add(sid, "--from", "1", "epochs=90", "--outside")
+        while isinstance(claim := take(), Claim):
+            beat(store, who, claim, 1, 31)
+            end(store, claim, 0.1 if claim.trial.number == 4 else 9.0)
+        return sid
+
+    return train
+
+
+def test_best_and_the_ranking_say_that_the_winner_began_at_another_trial(desk: Desk, won) -> None:
+    sid = won()
+    alone = desk.hpq("best", sid).stdout
+    assert f"{sid}/4" in alone and "#1, step 30" in alone
+    for command in (("best", sid, "-n", "2"), ("summary", sid)):
+        (row,) = [x for x in desk.hpq(*command).stdout.splitlines() if "#1, step 30" in x]
+        assert "0.1" in row
+    for output in ("--args", "--yaml"):
+        done = desk.hpq("best", sid, output)
+        assert "epochs" in done.stdout and f"{sid}/4" in done.stderr and "#1" in done.stderr
+    assert desk.hpq("best", f"{sid}/2", "--args").stderr == ""
+
+
+def test_where_leaves_out_the_trials_that_a_confirmation_refuses(desk: Desk, won) -> None:
+    sid = won()
+    refused(desk.hpq("best", sid, "--confirm", "2"), "usage", "--where 'start.trial == null'")
+    words = ("-n", "2", "--where", "start.trial == null", "--confirm", "2")
+    assert desk.hpq("best", sid, *words).returncode == 0
+    found = desk.hpq("results", sid, "--where", "start.trial == 1 and start.step == 30")
+    assert [line.split()[0] for line in found.stdout.splitlines()[1:]] == ["4"]
+
+
+def test_a_command_that_is_refused_is_not_proposed_for_a_winner_with_a_start(
+    desk: Desk, won
+) -> None:
+    sid = won()
+    (verdict,) = [x for x in desk.hpq("summary", sid).stdout.splitlines() if "unknown:" in x]
+    assert "--confirm" not in verdict and f"{sid}/4" in verdict and "#1" in verdict
+
+
+def test_results_show_the_start_of_a_failed_trial_beside_its_failure(
+    desk: Desk, trained, take: Take, store: TrialStore
+) -> None:
+    sid, _ = trained()
+    desk.add(sid, "--from", "1", "epochs=90", "--outside")
+    failure = Failure(kind=FailureKind.USER_ERROR, message="out of luck")
+    while isinstance(claim := take(), Claim):
+        store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure), None)
+    (row,) = [x for x in desk.hpq("results", sid).stdout.splitlines() if "#1, step 30" in x]
+    assert "out of luck" in row
+
+
+def test_best_of_a_sweep_without_a_result_is_refused_as_hpq_best_refuses(desk: Desk) -> None:
+    sid = desk.sweep(GRID)
+    refused(desk.hpq("add", sid, "--from", "best:1", "lr=2"), "no-result", sid, exit=1)
+    refused(desk.hpq("best", sid), "no-result", sid, exit=1)
+
+
+def test_a_value_outside_the_space_names_the_option_that_allows_it_and_itself_once(
+    desk: Desk, trained
+) -> None:
+    sid, _ = trained()
+    done = desk.hpq("add", sid, "--from", "1", "epochs=90")
+    refused(done, "outside-space", "hpq add --outside")
+    assert done.stderr.count("epochs") == 1

@@ -8,8 +8,8 @@ from statistics import fmean
 
 import pytest
 
-from hpq.domain.sweep import Counts, Goal, Metric, ObjectiveValue
-from hpq.domain.trial import Json, Point, ReplicateGroup, TrialView
+from hpq.domain.sweep import Counts, Goal, Launch, Metric, ObjectiveValue
+from hpq.domain.trial import Checkpoint, Json, Point, ReplicateGroup, Start, TrialView
 from hpq_views.analysis.winner_evidence import SURE, expected_best, judge, pooled_sd
 from tests.support.views import sweep_view, trial_view
 
@@ -183,3 +183,28 @@ def test_a_copy_of_the_best_result_is_no_rival() -> None:
     assert judge(SWEEP, [first, copies[0]], ()).second is None
     tie = _trial(8, 0.94, lr=1e-2)
     assert "a tie" in dict(judge(SWEEP, [first, tie], ()).lines("s"))["verdict"]
+
+
+def test_more_training_is_proposed_only_where_a_trial_can_begin_at_the_winner_s_checkpoint() -> (
+    None
+):
+    kept = replace(_trial(1, 0.9), checkpoint=Checkpoint(store="s", path="p"))
+    rising = _points(*(n / 20 for n in range(20)))
+    own = replace(SWEEP, launch=Launch(program="train.py"))
+    confirms = replace(own, tags=("confirms-demo-11111",))
+    cases = [(own, True), (SWEEP, False), (replace(own, replicates=3), False), (confirms, False)]
+    for sweep, is_named in cases:
+        curve = dict(judge(sweep, [kept], rising).lines(sweep.id))["curve"]
+        assert ("hpq add demo-00000 --from 1" in curve) == is_named
+    lost = judge(own, [_trial(1, 0.9)], rising)
+    assert "hpq add" not in dict(lost.lines(own.id))["curve"]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_repetitions_are_proposed_only_of_trials_that_their_parameters_repeat(place: int) -> None:
+    trials = [_trial(7, 0.94), _trial(3, 0.93), _trial(5, 0.92)]
+    start = Start(trial=1, checkpoint=Checkpoint(store="s", path="p"))
+    trials[place] = replace(trials[place], start=start)
+    verdict = dict(judge(SWEEP, trials, ()).lines(SWEEP.id))["verdict"]
+    assert ("--confirm" in verdict) == (place == 2)
+    assert ("at the checkpoint of #1" in verdict) == (place < 2)

@@ -43,6 +43,8 @@ TRIAL_FIELDS: Mapping[str, Callable[[TrialView], Json]] = {
     "name": lambda t: t.run_name or None,  # that its script gives its run, like the next two
     "group": lambda t: t.run_group or None,
     "tags": lambda t: list(t.run_tags),
+    "start.trial": lambda t: t.start.trial if t.start else None,
+    "start.step": lambda t: t.start.checkpoint.step if t.start else None,
     "failure": lambda t: t.failure.kind.value if t.failure else None,
     "failure.kind": lambda t: t.failure.kind.value if t.failure else None,
     "failure.message": lambda t: t.failure.message if t.failure else None,

@@ -222,13 +222,14 @@ class TrialRow:
 
     @property
     def why(self) -> str:
-        """Why the trial failed, is not ranked or was stopped early; or where it comes from."""
+        """Where the trial begins; why it failed, is not ranked or was stopped early; its source."""
         failed = f"{self.failed}: {self.error}" if self.failure else ""
         unmet = f"infeasible: {self.unmet}" if self.unmet else ""
         where = "on the front" if self.trial.standing and self.trial.standing.is_front else ""
         source = f"of {self.source}" if self.trial.reused else ""
         begun = f"begins at {self.start}" if self.start else ""
-        return failed or unmet or self.early_end or where or source or begun or self.outside
+        said = failed or unmet or self.early_end or where or source
+        return "; ".join(filter(None, (begun, said))) or self.outside
 
     @property
     def start(self) -> str:

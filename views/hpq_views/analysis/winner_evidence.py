@@ -15,6 +15,7 @@ from statistics import NormalDist
 
 from hpq.domain.identity import slug
 from hpq.domain.sweep import Goal, ObjectiveValue, SweepView
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Json, Point, ReplicateGroup, TrialView, flatten
 from hpq.notice import plural
 from hpq.search.distributions import (
@@ -60,7 +61,8 @@ class Winner:
     luck: float
     edges: Mapping[str, str] = field(default_factory=dict)
     is_rising: bool = False
-    is_kept: bool = False  # its checkpoint
+    has_start: bool = False  # `hpq add --from` can begin at its checkpoint
+    unrepeatable: str = ""  # why `--confirm` refuses the first or the next
     steps: str = ""  # how the value relates to the best of the curve
     stays_first: float | None = None  # share of repetitions with other seeds
     order_holds: float | None = None
@@ -91,7 +93,7 @@ class Winner:
         if edges := [text for name, text in self.edges.items() if name not in negligible]:
             yield "edge", f"{', '.join(edges)}: a better value may lie beyond"
         if self.is_rising:
-            longer = f": hpq add {sid} --from {self.trial} NAME=VALUE" if self.is_kept else ""
+            longer = f": hpq add {sid} --from {self.trial} NAME=VALUE" if self.has_start else ""
             yield "curve", f"still improving at the end: train it longer{longer}"
         if self.steps:
             yield "ranking", self.steps
@@ -115,6 +117,8 @@ class Winner:
                 f"unknown: {lead}, and repetitions with other seeds gave the same value; let the"
                 " program seed itself from HPQ_SEED (if nothing in it is random, the lead is real)"
             )
+        if self.stays_first is None and self.unrepeatable:
+            return f"unknown: {lead}; {self.unrepeatable}"
         if self.stays_first is None:
             return f"unknown: {lead}; measure the noise: hpq best {sid} -n 2 --confirm 5"
         share = f"it would stay first in {100 * self.stays_first:.3g}% of repetitions"
@@ -216,12 +220,31 @@ def judge(sweep: SweepView, best: Sequence[TrialView], curve: Sequence[Point]) -
         luck=expected_best(of),
         edges=dict(_edges(sweep, first)),
         is_rising=rising,
-        is_kept=best[0].checkpoint is not None,
+        has_start=_can_be_start(sweep, first),
+        unrepeatable=next(filter(None, map(unrepeatable, best[:2])), ""),
         steps=steps,
         stays_first=stays,
         order_holds=holds,
         ignores_seed=ignores_seed,
     )
+
+
+def unrepeatable(trial: TrialView) -> str:
+    """Return why the parameters of a trial do not give its result again; "" if they do."""
+    if trial.start is None:
+        return ""
+    begun = f"{trial.id} began at the checkpoint of #{trial.start.trial}"
+    return f"{begun}: its parameters alone do not repeat it"
+
+
+def _can_be_start(sweep: SweepView, trial: TrialView) -> bool:
+    """Return whether `hpq add --from` accepts a trial, if its files are still in the store."""
+    is_added_to = sweep.replicates == 1 and not _is_confirmation(sweep)
+    return is_added_to and sweep.launch.trainer not in BUILT_IN and trial.checkpoint is not None
+
+
+def _is_confirmation(sweep: SweepView) -> bool:
+    return any(tag.startswith(CONFIRMS) for tag in sweep.tags)
 
 
 def _source(trial: TrialView) -> str:
@@ -301,7 +324,7 @@ def _edges(
     The range is the file's and that of all tried values, which `hpq add` extends. A confirmation
     repeats chosen parameters and searches no range.
     """
-    if any(tag.startswith(CONFIRMS) for tag in sweep.tags):
+    if _is_confirmation(sweep):
         return
     space, values = space_of(sweep), _values(tried)
     for name, v in flatten(trial.params).items():

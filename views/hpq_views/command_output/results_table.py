@@ -121,6 +121,7 @@ def show_ranking(
     ranks = not metrics[1:]  # a front has no order
     rows = [TrialRow(trial=trial, sweep=by_id[trial.id.sweep]) for trial in trials]
     varying = list(dict.fromkeys(p for sweep in sweeps for p in sweep.varying))
+    has_starts = any(row.start for row in rows)
     columns = [
         *([Column(title="rank", keep=50, right=True)] if ranks else []),
         *([Column(title="sweep", keep=99, least=12)] if sweeps[1:] else []),
@@ -131,6 +132,7 @@ def show_ranking(
             Column(title=clean(p), keep=80 - i, least=None if _are_numbers(rows, p) else 6)
             for i, p in enumerate(varying)
         ),
+        *([Column(title="begins at", keep=45)] if has_starts else []),
         Column(title="time", keep=40, right=True),
         *(Column(title=name, keep=95, right=True) for name in metrics),
         *([Column(title="", keep=30, least=_BARS[-1])] if scale else []),
@@ -143,6 +145,7 @@ def show_ranking(
             Span(str(row.trial.id.number)),
             *_run_cells(row),
             *(Span(row.param(p)) for p in varying),
+            *([Span(row.start)] if has_starts else []),
             Span(row.reused or row.time),
             *(
                 Span(row.failed, Style.RED) if row.failure is ALTERED else Span(text, Style.BOLD)

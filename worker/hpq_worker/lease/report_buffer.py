@@ -156,7 +156,7 @@ class ReportBuffer:
         self.echo(data)
 
     def resume(self, at: Checkpoint, start: Checkpoint | None = None) -> None:
-        """Continue the counts from a checkpoint; `start` is another trial's, where this one began."""
+        """Continue the counts from a checkpoint; this trial began at `start`, of another one."""
         with self._lock:
             self._origin = at
             self._start = start
@@ -252,7 +252,7 @@ class ReportBuffer:
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """The metrics that this trial has reported: not only the one at whose checkpoint it began."""
+        """The metrics that this trial has reported, without those of the trial where it began."""
         with self._lock:
             before = self._start.counts if self._start else {}
             return tuple(name for name, n in self._counts.items() if n > before.get(name, 0))

@@ -34,7 +34,7 @@ from hpq_views.analysis.selection import (
     refuse_unsigned,
 )
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.analysis.winner_evidence import MOST_JUDGED, judge_winner
+from hpq_views.analysis.winner_evidence import MOST_JUDGED, judge_winner, unrepeatable
 from hpq_views.command_output.results_table import show_ranking, standing_lines, write_trials
 from hpq_views.command_output.summary_page import winner_lines
 from hpq_views.targets import SweepRefs, find_target
@@ -282,6 +282,8 @@ def _show(
 ) -> None:
     by_id = {sweep.id: sweep for sweep in sweeps}
     if as_yaml:
+        for why in filter(None, map(unrepeatable, trials)):
+            print_message(why)
         sets = [dict(t.params) for t in trials]
         show_data(sets if several else sets[0], Format.YAML)
     elif output is Format.CSV:  # the columns of `hpq results -o csv`
@@ -290,6 +292,8 @@ def _show(
         records = [trial_record(t, by_id[t.id.sweep]) for t in trials]
         show_data(records if several else records[0], output)
     elif as_args:
+        for why in filter(None, map(unrepeatable, trials)):
+            print_message(why)
         for trial in trials:
             print(to_args(trial.params, by_id[trial.id.sweep].launch.command, trial.id))
     elif several:
@@ -319,6 +323,8 @@ def _show_one(sweep: SweepView, trial: TrialView) -> None:
         rows["infeasible"] = row.unmet
     if row.source:
         rows["result of"] = row.source
+    if row.start:
+        rows["begins at"] = row.start
     rows |= {clean(k): value(v) for k, v in flatten(trial.params).items()}
     wide = max(len(key) for key in ("trial", *rows))
     show_lines([Span(f"{k:{wide}}  {v}")] for k, v in {"trial": str(trial.id), **rows}.items())

@@ -77,7 +77,7 @@ def add(
     Examples:
       hpq add digits-3f2a1 lr=0.01 optimizer=adam
       hpq add digits-3f2a1 --file points.yaml
-      hpq add digits-3f2a1 --from 7 epochs=90
+      hpq add resnet-8b1c2 --from 7 epochs=90 --outside
       hpq add --count 20
     """
     given = list(words or ())
