@@ -94,6 +94,7 @@ class TrialStore:
         provenance: str = "",
         skip: Sequence[str] = (),
         only: str = "",
+        no_starts: bool = False,
         gpus: float = 1,
         left_ms: int | None = None,
     ) -> Claim | Nothing:
@@ -104,6 +105,7 @@ class TrialStore:
             lease_ms: How long the claim is valid without a heartbeat.
             provenance: Digest of the record of what the worker runs on.
             skip: Ids of sweeps that this worker cannot run.
+            no_starts: Skip trials that begin at the checkpoint of another trial.
             gpus: How many GPUs a trial has here, for budgets and limits; 1 also on a CPU.
             left_ms: Time until this worker is stopped; a trial that needs more is not claimed.
 
@@ -120,6 +122,7 @@ class TrialStore:
             provenance=provenance,
             skip=list(skip),
             only=only,
+            no_starts=no_starts or None,
             gpus=None if gpus == 1 else float(gpus),
             left_ms=left_ms,
         )

@@ -4,8 +4,9 @@
 -- Operators' limits of the owner are applied here (lib/owners.lua).
 -- KEYS prefix
 -- ARGV {queue, worker, host, nonce, lease_ms, provenance (digest of what its attempts run on),
---      skip (list of sweeps), only (the one sweep that may be claimed; '' for any), gpus (of a trial
---      here; optional: 1), left_ms (until this worker is stopped; optional)}
+--      skip (list of sweeps), only (the one sweep that may be claimed; '' for any), no_starts (skip trials that
+--      begin at the checkpoint of another one; optional), gpus (of a trial here; optional: 1), left_ms (until this
+--      worker is stopped; optional)}
 -- Replies: trial sweep number attempt params checkpoint ('' for none), how many earlier attempts never
 --      began, the sweep's created_ms, signature, timeout_s and stall_s, unfed | empty, short (a sweep whose waiting trials need more time than is left; '' for none), unfed (a
 --      sweep that lacks a suggester; '' for none) | drained (a person stopped this worker from claiming)
@@ -58,8 +59,15 @@ local function others(s)
   return s.OTHERS
 end
 
+-- Returns the JSON of a row if its trial begins at the checkpoint of another one (hpq/store/wire/row.py).
+local function text_with_start(row)
+  local text = (string.byte(row) or 0) < 128 and row or string.sub(row, 17)  -- behind its signature
+  return string.sub(text, 1, 1) == '[' and text or nil
+end
+
 -- Says why a trial that waits should not begin on this worker now; nil if it should.
 local function refusal(s, n)
+  if args.no_starts and text_with_start(read_row(s, n)) then return 'a worker should load its checkpoint' end
   local f = redis.call('HMGET', trial_key(s.SID, n), 'avoid', 'avoid_ms', 'worker', 'checkpoint', 'least_ms')
   local avoid, waited, before, checkpoint, least = f[1], NOW - tonumber(f[2] or 0), f[3], f[4], f[5]
   local store = checkpoint and files().store_of(checkpoint)
@@ -74,7 +82,8 @@ local function refusal(s, n)
 end
 
 -- The scores of trials that wait, in the order in which they are claimed, and how many of each are looked at.
-local REQUEUED, NEW, RETRIED = {int(1 - FRONT), 0, 100}, {'(0', '+inf', 1}, {'-inf', int(-FRONT), 100}
+local REQUEUED, RETRIED = {int(1 - FRONT), 0, 100}, {'-inf', int(-FRONT), 100}
+local NEW = {'(0', '+inf', args.no_starts and 100 or 1}
 
 -- Returns the next trial of a sweep, or nil.
 local function pick(s)
@@ -83,7 +92,7 @@ local function pick(s)
   if not first[1] then return end
   if tonumber(first[2]) > 0 then  -- all are new
     if is_too_long(s) then return end
-    return first[1]
+    if not args.no_starts then return first[1] end
   end
   for _, scores in ipairs({REQUEUED, NEW, RETRIED}) do
     local from, to, most = unpack(scores)
@@ -116,12 +125,11 @@ local function clear_earlier_attempt(sid, n)
   return t
 end
 
--- Returns fields of a trial that begins at the checkpoint of another one, until it has its own: its row says which
--- (hpq/store/wire/row.py). With `seq` its first attempt is read whole. A row that cannot be read is the worker's to
--- refuse.
+-- Returns fields of a trial that begins at the checkpoint of another one, until it has its own: its row says which.
+-- With `seq` its first attempt is read whole. A row that cannot be read is the worker's to refuse.
 local function start_of(row)
-  local text = (string.byte(row) or 0) < 128 and row or string.sub(row, 17)  -- behind its signature
-  if string.sub(text, 1, 1) ~= '[' then return nil end
+  local text = text_with_start(row)
+  if not text then return nil end
   local is_read, fields = pcall(function()
     local checkpoint = cjson.decode(text)[3]
     local at = cjson.decode(checkpoint)

@@ -46,7 +46,13 @@ def claim_for_caller(session: Session, sweep: SweepView, lease_s: float) -> Clai
     caller = WorkerPresence(name=name, host=host, queue=sweep.queue)
     try:
         nonce = secrets.token_hex(8)
-        found = store.claim(caller, nonce=nonce, lease_ms=int(1000 * lease_s), only=sweep.id)
+        found = store.claim(
+            caller,
+            nonce=nonce,
+            lease_ms=int(1000 * lease_s),
+            only=sweep.id,
+            no_starts=True,  # only workers load checkpoints
+        )
     finally:
         store.absent(caller)  # a claim registers an idle worker
     if isinstance(found, Nothing):

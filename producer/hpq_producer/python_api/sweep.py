@@ -312,7 +312,8 @@ class Sweep:
     def ask(self, *, lease_s: float = 3_600.0) -> SweepTrial | None:
         """Claim a trial that this process runs, and return it; None if none can start now.
 
-        If `tell` does not follow within `lease_s` seconds, the trial runs again elsewhere.
+        If `tell` does not follow within `lease_s` seconds, the trial runs again elsewhere. Trials
+        that begin at a checkpoint (`start_from`) are left to workers.
 
         Raises:
             UserError: this machine's key did not sign the sweep, or its parameters were altered; no
