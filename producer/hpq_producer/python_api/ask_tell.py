@@ -14,7 +14,7 @@ from hpq.domain.attempt import CommitReply, Nothing, Outcome, ReportBatch, Worke
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import ALTERED, Claim, Failure, FailureKind, Point, TrialState
 from hpq.errors import UserError
-from hpq.reporting import MAX_TEXT
+from hpq.reporting import MAX_NAMES, MAX_TEXT, flatten
 from hpq.store.trials import TrialStore
 
 _LONGEST_S = 30 * 86_400.0  # of a lease
@@ -67,7 +67,7 @@ def claim_for_caller(session: Session, sweep: SweepView, lease_s: float) -> Clai
 
 
 def commit_of_caller(
-    session: Session, sweep: SweepView, claim: Claim, result: float | Mapping[str, float]
+    session: Session, sweep: SweepView, claim: Claim, result: float | Mapping[str, object]
 ) -> None:
     """Commit the last values of a trial's metrics as its result.
 
@@ -109,16 +109,31 @@ def fail_of_caller(session: Session, claim: Claim, why: str) -> None:
     _commit(session, claim, Outcome(state=TrialState.FAILED, failure=failure), None)
 
 
-def _values(sweep: SweepView, result: float | Mapping[str, float]) -> dict[str, float]:
-    if isinstance(result, Mapping):
-        return {str(name): float(value) for name, value in result.items()}
-    if sweep.metric is None or sweep.objectives:
-        raise UserError(f"{sweep.id} has not one metric; tell a mapping of names to values")
-    return {sweep.metric.name: float(result)}
+def _values(sweep: SweepView, result: float | Mapping[str, object]) -> dict[str, float]:
+    if not isinstance(result, Mapping):
+        if sweep.metric is None or sweep.objectives:
+            raise UserError(f"{sweep.id} has not one metric; tell a mapping of names to values")
+        result = {sweep.metric.name: result}
+    try:
+        values = flatten(result)
+    except ValueError as error:
+        raise UserError(str(error), code="invalid-value") from None
+    if len(values) > MAX_NAMES:
+        text = f"{len(values):,} metrics; tell at most {MAX_NAMES}"
+        raise UserError(text, code="invalid-value")
+    return values
 
 
 def _commit(session: Session, claim: Claim, outcome: Outcome, last: ReportBatch | None) -> None:
     reply = TrialStore(session.context).commit(claim, outcome, last)
+    why = ""
     if reply in (CommitReply.STALE, CommitReply.UNKNOWN):
-        text = f"{claim.trial}: its lease has ended, and another has claimed it, or it was removed"
+        why = "another has claimed it, or it was removed"
+    elif reply is CommitReply.ALREADY:  # perhaps by this commit, whose reply was lost
+        now = session.reader.trials.get(claim.trial)
+        is_retried = outcome.state is TrialState.FAILED and now.state is TrialState.QUEUED
+        if now.attempt != claim.attempt or not (now.state is outcome.state or is_retried):
+            why = f"it is {now.state} now"
+    if why:
+        text = f"{claim.trial}: its lease has ended, and {why}; its result is ignored"
         raise UserError(f"{text}; ask with a longer lease_s", code="attempt-lost")

@@ -56,7 +56,7 @@ class Sweep:
         with api_session() as session:
             self._read = session.sweep(id)
         self.id = self._read.id
-        self._asked: dict[int, Claim] = {}
+        self._asked: dict[str, Claim] = {}  # by the id of the trial
 
     @classmethod
     def _of(cls, view: SweepView) -> Sweep:
@@ -324,19 +324,25 @@ class Sweep:
             claim = claim_for_caller(session, session.reader.sweeps.get(self.id), lease_s)
         if claim is None:
             return None
-        self._asked[claim.trial.number] = claim
-        return self.trial(claim.trial.number)
+        trial = self.trial(claim.trial.number)
+        self._asked[trial.id] = claim
+        return trial
 
     def tell(
-        self, trial: SweepTrial, result: float | Mapping[str, float] = math.nan, *, failed: str = ""
+        self,
+        trial: SweepTrial,
+        result: float | Mapping[str, object] = math.nan,
+        *,
+        failed: str = "",
     ) -> None:
         """Commit the result of a trial of `ask`, by name if there are several; or why it `failed`.
 
         Raises:
-            UserError: a metric is missing or not finite; `ask` of this object did not return the
-                trial; its lease has ended, and another process has claimed it (`attempt-lost`).
+            UserError: a metric is missing, not finite or not one that `hpq.report` takes
+                (`invalid-value`); `ask` of this object did not return the trial; its lease has
+                ended, and it was claimed, cancelled or removed since (`attempt-lost`).
         """
-        claim = self._asked.get(trial.number)
+        claim = self._asked.get(trial.id)
         if claim is None:
             raise UserError(f"{trial.id}: ask() of this object did not return it")
         with api_session() as session:
@@ -344,7 +350,7 @@ class Sweep:
                 fail_of_caller(session, claim, failed)
             else:
                 commit_of_caller(session, self._read, claim, result)
-        del self._asked[trial.number]
+        del self._asked[trial.id]
 
     def cancel(self, *numbers: int, force: bool = False) -> int:
         """Stop the sweep, or the trials with these numbers, now; return how many were stopped.

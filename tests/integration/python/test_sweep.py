@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pandas
 import pytest
-from redis import Redis
 
 import hpq
 from hpq.domain.attempt import Nothing, Outcome, Reason, ReportBatch, WorkerPresence
@@ -17,10 +16,8 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialState
 from hpq.errors import Forbidden, Held, HpqError, NotFound, SweepFileError, UserError
 from hpq.store.control import SweepControl
-from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_ops.audit.sweep_audit import audit_sweep
 from hpq_views.analysis.output_records import HISTORY_COLUMNS
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import Desk
@@ -416,69 +413,3 @@ def test_added_sets_are_trials_and_a_set_that_exists_is_the_older_one(
     assert sweep.counts["queued"] == 5
     (trial,) = sweep.add({"x": pandas.Series([7])[0]}, outside=True)  # numpy's number
     assert trial.params == {"x": 7} and type(trial.params["x"]) is int
-
-
-def test_asked_trials_are_run_by_the_caller_and_told_once(
-    desk: Desk, store: TrialStore, take: Take, redis: Redis, who: WorkerPresence
-) -> None:
-    sweep = hpq.enqueue(SWEEP)
-    first, second = sweep.ask(), sweep.ask()
-    assert first is not None and second is not None
-    assert (first.params, second.params, first.state) == ({"x": 1}, {"x": 2}, "running")
-    worker = claimed(take)
-    assert worker.trial.number == 3 and sweep.ask() is None
-    assert list(desk.reader.workers.live("default")) == []  # a caller is none
-    for bad, code in ((math.nan, "invalid-value"), ({"acc": 1.0}, "invalid-value")):
-        with raises(code, "loss"):
-            sweep.tell(first, bad)
-    sweep.tell(first, {"loss": 0.5, "acc": 0.75})
-    sweep.tell(second, failed="no data \x1b[31m")
-    end(store, worker, 0.25)
-    assert {*redis.scan_iter("hpq:w:*")} == {f"hpq:w:{who.name}".encode()}
-    assert sweep.state == "finished"
-    ended = sweep.trials()
-    assert [(t.state, t.objective) for t in ended] == [
-        ("finished", 0.5), ("failed", None), ("finished", 0.25),
-    ]  # fmt: skip
-    assert ended[0].last == {"loss": 0.5, "acc": 0.75} and list(ended[0].history()["value"])
-    assert ended[1].failure is not None and "no data" in ended[1].failure.message
-    for trial in (first, ended[2]):
-        with raises("usage"):
-            sweep.tell(trial, 0.1)
-    assert audit_sweep(desk.reader, sweep.id).violations == ()
-
-
-def test_an_asked_trial_whose_lease_ends_is_asked_again_and_told_by_the_second(desk: Desk) -> None:
-    sweep, other = hpq.enqueue(SWEEP), hpq.Sweep()
-    first = sweep.ask(lease_s=0.001)
-    second = other.ask()
-    assert first is not None and second is not None and first.number == second.number == 1
-    with raises("attempt-lost"):
-        sweep.tell(first, 0.5)
-    other.tell(second, 0.25)
-    assert sweep[1].objective == 0.25 and len(sweep[1].attempts()) == 2
-    assert audit_sweep(desk.reader, sweep.id).violations == ()
-
-
-def test_a_caller_gets_signed_parameters_only_and_no_trial_of_a_paused_sweep(
-    desk: Desk, redis: Redis, keys: Keys, control: SweepControl, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sweep = hpq.enqueue(SWEEP)
-    for lease_s in (0, -1, math.nan, math.inf):
-        with raises("usage"):
-            sweep.ask(lease_s=lease_s)
-    control.pause(sweep.id)
-    assert sweep.ask() is None
-    control.resume(sweep.id)
-    row = redis.hget(keys.sweep(sweep.id, "params"), 1)
-    redis.hset(keys.sweep(sweep.id, "params"), 1, row.replace(b"1}", b"9}"))
-    with raises("parameters-altered"):
-        sweep.ask()
-    got = sweep.ask()
-    assert got is not None and got.params == {"x": 2}
-    late = hpq.enqueue({**SWEEP, "method": "bayes", "name": "late"})
-    with raises("no-worker"):
-        late.ask()
-    monkeypatch.setenv("HPQ_CODE_KEY", "another key of a colleague")
-    with raises("code-key-differs"):
-        sweep.ask()
