@@ -339,6 +339,11 @@ class SweepView(RunnableSweep):
         return sweep_state(self.flag, self.held, self.counts)
 
     @property
+    def is_stopped(self) -> bool:
+        """True after `hpq stop`; False if the sweep stopped at its target."""
+        return self.flag == "stopped" and self.reached is None
+
+    @property
     def project(self) -> str:
         """W&B's project: of the sweep file, else of its runs; "" without one. Any text."""
         named = self.spec.get("project")

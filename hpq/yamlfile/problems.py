@@ -81,15 +81,17 @@ class Problems:
         """Raise the errors, if there are any.
 
         Raises:
-            SweepFileError: the first ten errors in the file's order, one per line.
+            SweepFileError: the first ten errors in the file's order, one per line; with their id if
+                all errors have the same.
         """
         if not self.errors:
             return
         found = _in_order(self.errors)
+        codes = {one.code for one in found}
         if len(found) > MAX_LINES:
             more = f"{self.source_map.file}: and {len(found) - MAX_LINES} more"
             found[MAX_LINES:] = [Notice("more-problems", more)]
-        raise SweepFileError(problems=found)
+        raise SweepFileError(problems=found, code=codes.pop() if len(codes) == 1 else None)
 
     def sorted_warnings(self) -> tuple[Notice, ...]:
         """Return the warnings in the file's order, without repeats."""

@@ -26,6 +26,11 @@ class Agent:
         """Return the names of the tools."""
         return {tool.name for tool in self._portal.call(self._client.list_tools).tools}
 
+    def closed(self) -> dict[str, Any]:
+        """Return, by tool, the `additionalProperties` of the schema of its arguments."""
+        found = self._portal.call(self._client.list_tools).tools
+        return {tool.name: tool.input_schema.get("additionalProperties") for tool in found}
+
     def gets(self, tool: str, **arguments: object) -> Any:
         """Return the data of a call."""
         is_error, text = self._call(tool, arguments)

@@ -204,8 +204,12 @@ class SetReader:
             for one in found
         ]
         notes: tuple[str, ...] = ()
-        if count is not None and len(found) < count // self._sweep.replicates:
+        replicates = self._sweep.replicates
+        if count is not None and len(found) < count // replicates:
             notes = (f"the space has {len(found)} further parameter sets only",)
+        elif count is not None and count % replicates:
+            added = len(found) * replicates
+            notes = (f"each set runs {replicates} times, so {added} of {count} trials are added",)
         return NewSets(points=tuple(points), varying=tuple(varying), file=file, notes=notes)
 
     def _missing(self, every: Iterable[ParameterSet], count: int) -> list[ParameterSet]:

@@ -19,7 +19,7 @@ from hpq_producer.python_api.plain_data import plain_data
 from hpq_producer.python_api.selecting import filter_of, front_of, state_of
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
 from hpq_views.analysis.importance import Importance
-from hpq_views.analysis.output_records import budget_record, state_word
+from hpq_views.analysis.output_records import budget_record
 from hpq_views.analysis.rank_results import read_standing
 from hpq_views.analysis.selection import (
     Selection,
@@ -29,7 +29,12 @@ from hpq_views.analysis.selection import (
     refuse_unknown_metric,
 )
 from hpq_views.analysis.summary import summaries_of
-from hpq_views.command_output.sweep_table import COLUMNS, SweepList, explain_waits
+from hpq_views.command_output.sweep_table import (
+    COLUMNS,
+    SweepList,
+    explain_waits,
+    read_state_word,
+)
 from hpq_views.follow import wait_until_over
 from hpq_views.targets import owned_sweep
 from hpq_views.text.text import clean, planned
@@ -103,8 +108,7 @@ class Sweep:
         """
         sweep = self._now()
         with api_session(self.id) as session:
-            why = explain_waits(session.reader, [sweep], session).get(sweep.id)
-        return state_word(sweep, why)
+            return read_state_word(session, sweep)
 
     @property
     def counts(self) -> Mapping[str, int]:

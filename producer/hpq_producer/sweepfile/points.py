@@ -59,7 +59,7 @@ def read_points(
         if point is None:
             continue
         if found.setdefault(point.params.identity, point) is not point:
-            out.warn((*path, index), "duplicate point; hpq runs it once", code="duplicate-set")
+            out.warn((*path, index), "duplicate trial; hpq runs it once", code="duplicate-set")
     return tuple(found.values())
 
 
@@ -91,7 +91,7 @@ def read_point(item: Json, path: KeyPath, rules: PointRules, out: Problems) -> P
     except Rejected as error:
         why = f" ({error.reason})" if error.reason else ""
         verb = "matches" if error.place == ("exclude",) else "rejects"
-        text = f"{dotted(error.place)} {verb} this point{why}; remove one of the two"
+        text = f"{dotted(error.place)} {verb} this trial{why}; remove one of the two"
         out.add(path, text, code="condition-unmet")
     except BadParams as error:
         out.add(path, str(error), code="set-too-large")
@@ -131,13 +131,13 @@ def _with_constants(
         if exists and names not in values and names not in constants:
             out.add(
                 path,
-                f"lacks {dotted(names)}; a point needs a value for every parameter",
+                f"lacks {dotted(names)}; a trial needs a value for every parameter",
                 code="missing-parameter",
             )
         elif names in values and not exists:
             out.add(
                 (*path, *names),
-                "does not exist in this point (see when); remove it",
+                "does not exist in this trial (see when); remove it",
                 code="condition-unmet",
             )
     return point

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -120,6 +121,8 @@ def test_what_the_space_does_not_have_is_refused_and_nothing_is_added(
     words, code = BAD[case]
     sid = desk.sweep(WIDE)
     refused(desk.hpq("add", sid, *words), code)
+    error = json.loads(desk.hpq("add", sid, *words, "-o", "json").stdout)["error"]
+    assert error["code"] == code
     assert len(params_of(desk, sid)) == 3
 
 
@@ -335,6 +338,11 @@ def test_replicates_come_with_their_set_and_keep_their_places(desk: Desk) -> Non
         {"x": 4, "seed": 7}, {"x": 4, "seed": 8}, {"x": 1, "seed": 7}, {"x": 1, "seed": 8},
     ]  # fmt: skip
     refused(desk.hpq("add", sid, "--count", "1"), "usage", "2")
+    drawn = desk.sweep(RANDOM + "replicates: 2\n")
+    found = desk.add(drawn, "--count", "3")
+    assert (found["added"], len(found["notes"]), found["state"]) == ([5, 6], 1, "waiting")
+    assert desk.add(drawn, "--count", "4")["notes"] == []
+    assert "(waiting)" in desk.hpq("add", drawn, "--count", "2").stderr
     assert audit_sweep(desk.reader, sid).violations == ()
 
 

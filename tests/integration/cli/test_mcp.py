@@ -71,6 +71,7 @@ def test_an_agent_plans_enqueues_follows_and_reads_a_sweep(
     assert writing.gets("plan", file="sweep.yaml", count=2)["trials"] == 2
     done = writing.gets("enqueue", file="sweep.yaml")
     sid = done["sweep"]
+    assert done["state"] == "waiting"  # the word of `list`
     assert done["new"] and not writing.gets("enqueue", file="sweep.yaml")["new"]
     (listed,) = writing.gets("list")["sweeps"]
     assert (listed["sweep"], listed["state"]) == (sid, "waiting")
@@ -92,8 +93,11 @@ def test_an_agent_plans_enqueues_follows_and_reads_a_sweep(
     assert writing.gets("logs", what=f"{sid}/2")["text"] == "at 0.9\n"
     assert writing.gets("show", what=f"{sid}/2")["history"] == {"acc": [[1, 0.9]]}
     assert writing.gets("show", what=sid)["spec"]["parameters"] == {"x": {"values": [1, 2, 3]}}
+    assert "stopped" not in since
     assert sid in writing.gets("stop", sweep=sid)["done"]
-    assert writing.gets("status", sweep=sid)["cancelled"] == 1
+    ended = writing.gets("status", sweep=sid)
+    assert (ended["state"], ended["stopped"], ended["cancelled"]) == ("finished", True, 1)
+    assert writing.refusal("add", sweep=sid, sets=[{"x": 1}], again=True) == "sweep-over"
 
 
 def test_a_server_changes_nothing_without_allow_writes(
@@ -329,16 +333,22 @@ def test_an_agent_adds_trials_inside_the_space_of_a_sweep_only(
     inside = {"x": 2, "lr": 0.25}
     done = writing.gets("add", sweep=sid, sets=[inside])
     assert (len(done["added"]), done["outside"], done["exists"]) == (1, [], [])
+    assert done["state"] == "waiting"
     again = writing.gets("add", sweep=sid, sets=[inside])
     assert again["added"] == [] and again["exists"][0]["params"] == inside
+    copy = writing.gets("add", sweep=sid, sets=[inside], again=True)
+    assert copy["added"] == [done["added"][0] + 1]
     many = [{"x": 1, "lr": 0.1 + n / 10_000} for n in range(1, 3_001)]
-    assert writing.gets("add", sweep=sid, sets=many)["added"][0] == done["added"][0] + 1
+    assert writing.gets("add", sweep=sid, sets=many)["added"][0] == done["added"][0] + 2
     total = reader.sweeps.get(sid).counts.total
     for wrong in ({"x": 9, "lr": 0.25}, {"x": 2, "lr": 0.9}, {"x": "/bin/sh", "lr": 0.2}, {"x": 2}):
         assert writing.refusal("add", sweep=sid, sets=[wrong]), wrong
     assert writing.refusal("add", sweep=sid, sets=[{**inside, "command": "sh"}])
     assert writing.refusal("add", sweep=sid, sets=[inside], count=1) == "usage"
     assert writing.refusal("add", sweep=sid) == "usage"
+    assert writing.refusal("add", sweep=sid, sets=[{**inside, "x": 9}]) == "outside-space"
+    assert writing.refusal("add", sweep=sid, sets=[inside], start_from=99_999) == "trial-not-found"
+    assert writing.refusal("add", sweep=sid, count=1, start_from=1) == "usage"
     assert reader.sweeps.get(sid).counts.total == total
     (place / "root" / "list.yaml").write_text("- hyperparam_set: {x: 1}\n")
     words = ["enqueue", "list.yaml", "--set", "program=train.py"]
@@ -390,6 +400,23 @@ def test_a_call_for_a_sweep_that_is_none_has_the_id_of_the_error(reading: Agent)
     sets = [{"x": 1}] * 50 + ["x" * 999] * 200
     assert reading.refusal("add", sweep="a-1", sets=sets) == "usage"
     assert reading.refusal("none" * 2_000) == "usage"
+
+
+def test_an_argument_that_a_tool_lacks_is_an_error(
+    writing: Agent, redis: Redis, reader: StoreReader
+) -> None:
+    sid = writing.gets("enqueue", file="sweep.yaml")["sweep"]
+    wrong: dict[str, dict[str, object]] = {
+        "add": {"sweep": sid, "sets": [{"x": 2}], "from": 1, "again": True},
+        "enqueue": {"file": "sweep.yaml", "count": 1, "set": {"name": "x"}},
+        "results": {"sweep": sid, "state": "failed"},
+        "list": {"state": "running"},
+        "stop": {"sweep": sid, "now": True},
+    }
+    for tool, arguments in wrong.items():
+        assert writing.refusal(tool, **arguments) == "usage", tool
+    assert reader.sweeps.ids() == [sid] and reader.sweeps.get(sid).counts.queued == 3
+    assert set(writing.closed().values()) == {False}
 
 
 def test_a_server_outlives_its_redis(tmp_path: Path) -> None:

@@ -405,6 +405,9 @@ def test_added_sets_are_trials_and_a_set_that_exists_is_the_older_one(
         with pytest.raises(UserError) as caught:
             sweep.add(bad)
         assert [one.code for one in caught.value.notices] == [code]
+        assert caught.value.code == code
+    with raises("sweep-file-invalid"):  # several kinds
+        sweep.add([{"x": 9}, {"y": 1}])
     with pytest.raises(SweepFileError) as caught:
         sweep.add({"x": math.inf}, outside=True)
     assert [one.code for one in caught.value.notices] == ["invalid-value"]

@@ -63,6 +63,7 @@ def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> di
         "sweep": sweep.id,
         "name": sweep.name,
         "state": state_word(sweep, why),
+        **({"stopped": True} if sweep.is_stopped else {}),
         "held": sweep.held or None,
         "total": counts.total,
         "planned": None if counts.is_open_ended else int(counts.planned),

@@ -12,6 +12,7 @@ from hpq.domain.trial import TrialState
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.limits import explain_limit
+from hpq_views.analysis.output_records import state_word
 from hpq_views.text.style import Span, Style
 from hpq_views.text.tables import Column
 from hpq_views.text.text import clean, duration, measure, planned
@@ -64,6 +65,11 @@ def read_sweeps(reader: StoreReader, newest: int, session: Session | None) -> Sw
         waits=explain_waits(reader, sweeps, session),
         at_ms=reader.now_ms(),
     )
+
+
+def read_state_word(session: Session, sweep: SweepView) -> str:
+    """Return the word for a sweep's state, as `hpq ls` shows it."""
+    return state_word(sweep, explain_waits(session.reader, [sweep], session).get(sweep.id))
 
 
 def explain_waits(

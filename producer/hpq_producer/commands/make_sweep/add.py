@@ -16,6 +16,7 @@ from hpq_producer.commands.common_flags import Other, Output
 from hpq_producer.commands.make_sweep.set_text import describe_set
 from hpq_producer.enqueue.add import Added, add_sets
 from hpq_producer.enqueue.new_sets import NewSets, SetReader
+from hpq_views.command_output.sweep_table import read_state_word
 from hpq_views.targets import complete_sweep_ids, owned_sweep
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.text import clean, first_of, trials_of, value
@@ -105,7 +106,7 @@ def _report(session: Session, sweep: SweepView, done: Added, output: Format) -> 
     """Print the new trials on stdout; the rest on stderr, or all as data."""
     sweep = session.reader.sweeps.get(sweep.id)
     if output.is_data:
-        show_data(added_record(sweep, done), output)
+        show_data(added_record(session, sweep, done), output)
         return
     for note in done.notes:
         print_message(clean(note))
@@ -119,7 +120,7 @@ def _report(session: Session, sweep: SweepView, done: Added, output: Format) -> 
         numbers = first_of([f"#{number}" for number in done.outside])
         print_message(f"outside the space of the sweep: {numbers}")
     counts = f"{trials_of(len(done.numbers))} added; {trials_of(sweep.counts.total)} in total"
-    print_message(f"{sweep.id}: {counts} ({sweep.state})")
+    print_message(f"{sweep.id}: {counts} ({read_state_word(session, sweep)})")
     for number in done.numbers:
         print(f"{sweep.id}/{number}")
     if done.numbers and sweep.state is SweepState.RUNNING:
@@ -134,7 +135,7 @@ def _described(sweep: SweepView, trial: TrialView) -> str:
     return f"#{trial.id.number} {describe_set(trial.params)}, {trial.state}{result}"
 
 
-def added_record(sweep: SweepView, done: Added) -> dict[str, object]:
+def added_record(session: Session, sweep: SweepView, done: Added) -> dict[str, object]:
     """Return the new trials, and those that the sweep had, as data."""
     existing = [
         {
@@ -151,6 +152,6 @@ def added_record(sweep: SweepView, done: Added) -> dict[str, object]:
         "outside": list(done.outside),
         "exists": existing,
         "trials": sweep.counts.total,
-        "state": str(sweep.state),
+        "state": read_state_word(session, sweep),
         "notes": list(done.notes),
     }

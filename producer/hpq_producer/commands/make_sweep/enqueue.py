@@ -21,6 +21,7 @@ from hpq_producer.enqueue.code_discovery import DiscoveredCode
 from hpq_producer.enqueue.enqueue_sweep import Enqueued, enqueue_sweep
 from hpq_producer.enqueue.prepare import PreparedSweep, missing_samplers
 from hpq_views.analysis.early_termination import describe_target
+from hpq_views.command_output.sweep_table import read_state_word
 from hpq_views.text.console import progress_bar
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.text import clean, first_of, size, trials_of
@@ -142,14 +143,14 @@ def print_owner_and_name(session: Session, sweep: SweepView, name: str) -> None:
         )
 
 
-def _print_existing(sweep: SweepView, reuse: bool) -> None:
+def _print_existing(session: Session, sweep: SweepView, reuse: bool) -> None:
     """Print that an identical sweep exists, and which option creates another."""
     remedy = "--new starts another copy"
     if reuse:
         remedy = "--new --reuse starts another copy with the older results"
     print_message(
-        f"this sweep exists: {sweep.id} ({sweep.state}, {_size(sweep)}) has the same file, seed and"
-        f" code; nothing added. {remedy}"
+        f"this sweep exists: {sweep.id} ({read_state_word(session, sweep)}, {_size(sweep)}) has the"
+        f" same file, seed and code; nothing added. {remedy}"
     )
 
 
@@ -181,12 +182,12 @@ def _report(
     """Print what was enqueued: data on stdout, the rest on stderr."""
     sweep = session.reader.sweeps.get(done.sid)
     if output.is_data:
-        return show_data(enqueued_record(done, sweep), output)
+        return show_data(enqueued_record(session, done, sweep), output)
     if done.is_new:
         print_enqueued(session, done, sweep, prepared)
         print_if_no_store(session, sweep)
     else:
-        _print_existing(sweep, options.reuse)
+        _print_existing(session, sweep, options.reuse)
         print_owner_and_name(session, sweep, prepared.spec.name)
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         print_message(f"{sweep.id} is {sweep.state}; `{sweep.resumed_by}` continues it")
@@ -195,8 +196,9 @@ def _report(
     print(sweep.id)
 
 
-def enqueued_record(done: Enqueued, sweep: SweepView) -> dict[str, object]:
+def enqueued_record(session: Session, done: Enqueued, sweep: SweepView) -> dict[str, object]:
     """Return what was enqueued as data; `planned` counts trials that are suggested later, too."""
     counts = {"new": done.is_new, "trials": done.trials, "reused": done.reused}
     planned = None if sweep.counts.is_open_ended else int(sweep.counts.planned)
-    return {"sweep": sweep.id, **counts, "planned": planned, "state": sweep.state}
+    state = read_state_word(session, sweep)
+    return {"sweep": sweep.id, **counts, "planned": planned, "state": state}

@@ -71,6 +71,7 @@ def _server(place: Path, may_write: bool) -> Any:
     """
     sdk = library("mcp.server", "hpq mcp", "'hpq[mcp]'")
     types = library("mcp.types", "hpq mcp", "'hpq[mcp]'")
+    makes = library("mcp.server.mcpserver.tools", "hpq mcp", "'hpq[mcp]'").Tool.from_function
     exceptions = library("mcp.server.mcpserver.exceptions", "hpq mcp", "'hpq[mcp]'")
     rejection, crash = exceptions.ToolError, exceptions.UnexpectedToolError
     base: Any = sdk.MCPServer
@@ -91,20 +92,22 @@ def _server(place: Path, may_write: bool) -> Any:
                 return _refused(types, UserError(_reason(error)))
 
     tools = Tools(Root(place), may_write)
-    server = Server("hpq", version=__version__, instructions=_INSTRUCTIONS)
     reads = types.ToolAnnotations(read_only_hint=True)
     enqueues = types.ToolAnnotations(destructive_hint=False, idempotent_hint=True)
     adds = types.ToolAnnotations(destructive_hint=False)  # `count` typed twice adds twice
     ends = types.ToolAnnotations(destructive_hint=True, idempotent_hint=True)
-    for tool in tools.reading():
-        _add(server, types, tool, reads)
-    _add(server, types, tools.enqueue, enqueues)
-    _add(server, types, tools.add, adds)
-    _add(server, types, tools.stop, ends)
-    return server
+    served = [
+        *(_tool(makes, types, tool, reads) for tool in tools.reading()),
+        _tool(makes, types, tools.enqueue, enqueues),
+        _tool(makes, types, tools.add, adds),
+        _tool(makes, types, tools.stop, ends),
+    ]
+    return Server("hpq", version=__version__, instructions=_INSTRUCTIONS, tools=served)
 
 
-def _add(server: Any, types: Any, tool: Callable[..., str], hints: Any) -> None:
+def _tool(makes: Callable[..., Any], types: Any, tool: Callable[..., str], hints: Any) -> Any:
+    """Return a tool of the SDK, which rejects arguments that the function does not have."""
+
     @wraps(tool)
     def call(*args: Any, **values: Any) -> Any:
         """Return the answer; an error of hpq is one with its id."""
@@ -114,7 +117,17 @@ def _add(server: Any, types: Any, tool: Callable[..., str], hints: Any) -> None:
             return _refused(types, error)
 
     name = tool.__name__.removesuffix("_sweeps")  # `list` would hide Python's own
-    server.add_tool(call, name=name, annotations=hints, structured_output=False)
+    made = makes(call, name=name, annotations=hints, structured_output=False)
+    base: Any = made.fn_metadata.arg_model
+
+    class Arguments(base):  # type: ignore[misc]  # as above
+        """The arguments of the tool; the SDK's own class ignores unknown ones."""
+
+        model_config = {"extra": "forbid"}  # noqa: RUF012  # as pydantic reads it
+
+    made.fn_metadata.arg_model = Arguments
+    made.parameters["additionalProperties"] = False
+    return made
 
 
 def _refused(types: Any, error: HpqError) -> Any:

@@ -191,7 +191,7 @@ class Tools:
             done = enqueue_sweep(
                 session, prepared, warn=lambda line: warnings.append({"message": line})
             )
-            record = enqueued_record(done, session.reader.sweeps.get(done.sid))
+            record = enqueued_record(session, done, session.reader.sweeps.get(done.sid))
         record["warnings"] = warnings
         return answer.fitted(record, "plan has all warnings")
 
@@ -200,11 +200,24 @@ class Tools:
         sweep: Sweep,
         sets: Annotated[
             list[dict[str, Any]] | None,
-            Field(description="Parameters of each trial, inside the space of the sweep."),
+            Field(
+                description="Parameters of each trial, inside the space of the sweep: all of them,"
+                " or with start_from those that change."
+            ),
         ] = None,
         count: Annotated[
             int | None, Field(description="Draw N further trials of the sweep instead.", ge=1)
         ] = None,
+        start_from: Annotated[
+            int | str | None,
+            Field(
+                description="7 or 'best:3': begin each set at the checkpoint of trial 7, or of each"
+                " of the 3 best."
+            ),
+        ] = None,
+        again: Annotated[
+            bool, Field(description="Also add a copy of the sets that the sweep has.")
+        ] = False,
     ) -> str:
         """Add trials to a sweep, which runs its own code; an ended one opens again.
 
@@ -213,6 +226,8 @@ class Tools:
         self._refuse_reader()
         if (sets is None) == (count is None):
             raise UserError("give either sets or count")
+        if sets is None and start_from is not None:
+            raise UserError("start_from needs sets: write what changes, e.g. {epochs: 90}")
         with api_session() as session:
             found = owned_sweep(session, sweep, False)
             if not found.search:
@@ -221,7 +236,7 @@ class Tools:
                     f" user to run `hpq add {found.id}`"
                 )
                 raise Forbidden(text, code="forbidden")
-            reader = SetReader(session, found)
+            reader = SetReader(session, found, start_from=start_from)
             new = reader.mappings(sets or []) if count is None else reader.draws(count)
             warnings: list[object] = []
             done = add_sets(
@@ -229,14 +244,18 @@ class Tools:
                 found,
                 new,
                 reader.signer,
+                again=again,
                 warn=lambda line: warnings.append({"message": line}),
             )
-            record = added_record(session.reader.sweeps.get(found.id), done)
+            record = added_record(session, session.reader.sweeps.get(found.id), done)
             record["warnings"] = warnings
         return answer.fitted(record, "results has the trials")
 
     def stop(self, sweep: Sweep) -> str:
-        """Cancel the queued trials of a sweep; the running ones finish."""
+        """Cancel the queued trials of a sweep; the running ones finish.
+
+        Only the user can open a stopped sweep again: add refuses it.
+        """
         self._refuse_reader()
         with api_session() as session:
             found = session.sweep(sweep)
