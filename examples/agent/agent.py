@@ -1,6 +1,7 @@
 """An agent that adds trials beside TPE, by the tools of `hpq mcp`; `propose` stands for a model.
 
-Start workers here (`hpq worker`), then: python agent.py. It needs `pip install 'hpq[mcp,bayes]'`.
+Start workers here (`hpq worker`), then: python agent.py. It needs the extras mcp and bayes: in the
+checkout of hpq, `pip install '.[mcp,bayes]'`.
 """
 
 import asyncio
@@ -64,6 +65,7 @@ async def search(client: Client) -> None:
         added = (await call(client, "add", sweep=sid, sets=[params]))["added"]
         print(f"added {added}: {params}, near trial {best[0]['trial']}")
         mine.update(added)
+        is_over = False  # the sweep is open again
     best = await call(client, "best", sweep=sid)
     for trial in best["trials"]:
         who = "the agent" if trial["trial"] in mine else "TPE"

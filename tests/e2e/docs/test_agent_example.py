@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,3 +44,35 @@ def test_an_agent_adds_trials_beside_tpe_and_ends_with_the_verdict(lab) -> None:
     last = done.stdout.splitlines()[-1]
     assert last.startswith("verdict: ") and last != "verdict: None", done.stdout
     assert audit_sweep(lab.reader, sid).violations == ()
+
+
+class Ended:
+    """A client whose sweep has ended whenever no added trial is open; adds open it again."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.last = 0
+        self.calls: list[tuple[str, int]] = []  # and how many trials were open
+
+    async def call_tool(self, tool: str, arguments: dict[str, object]) -> SimpleNamespace:
+        self.calls.append((tool, self.open))
+        trial = {"trial": 1, "objective": 0.1, "param": {"lr": 0.1, "momentum": 0.5}}
+        found: dict[str, object] = {"trials": [trial], "verdict": "", "sweep": "a-1"}
+        if tool == "add":
+            self.open = 2
+            self.last += 2
+            found = {"added": [self.last - 1, self.last]}
+        elif tool == "status":
+            state = "running" if self.open else "finished"
+            found = {"cursor": "", "state": state, "finished": self.last - self.open}
+            self.open = 0
+        text = json.dumps(found)
+        return SimpleNamespace(content=[SimpleNamespace(text=text)], is_error=False)
+
+
+def test_an_agent_names_the_winner_after_its_last_trials() -> None:
+    pytest.importorskip("mcp")
+    client = Ended()
+    path = ROOT / "examples" / "agent" / "agent.py"
+    asyncio.run(runpy.run_path(str(path))["search"](client))
+    assert client.last == 12 and client.calls[-1] == ("best", 0)
