@@ -44,7 +44,7 @@ def worker(
     ] = None,
     until_idle: Annotated[
         str | None,
-        Option(metavar="DURATION", help="Exit when no trial could be claimed for so long: 10m."),
+        Option(metavar="DURATION", help="Exit after DURATION without a claim, e.g. 10m."),
     ] = None,
     gpus: GpusPerTrial = None,
     trials_per_gpu: TrialsPerGpu = None,
