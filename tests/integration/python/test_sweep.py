@@ -92,7 +92,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 
 def test_a_wrong_dict_is_refused_with_the_path_of_the_key() -> None:
-    with raises("sweep-file-invalid", "parameters.x") as caught:
+    with raises("unknown-key", "parameters.x") as caught:
         hpq.enqueue(SWEEP | {"parameters": {"x": {"valeus": [1]}}})
     assert isinstance(caught.value, SweepFileError)
     assert str(caught.value).startswith("sweep: parameters.x"), "a dict has no lines"
