@@ -29,12 +29,7 @@ from hpq_views.analysis.selection import (
     refuse_unknown_metric,
 )
 from hpq_views.analysis.summary import summaries_of
-from hpq_views.command_output.sweep_table import (
-    COLUMNS,
-    SweepList,
-    explain_waits,
-    read_state_word,
-)
+from hpq_views.command_output.sweep_table import COLUMNS, read_rows, read_state_word
 from hpq_views.follow import wait_until_over
 from hpq_views.targets import owned_sweep
 from hpq_views.text.text import clean, planned
@@ -396,8 +391,4 @@ def sweeps(newest: int | None = None) -> Listing[Sweep]:
 
 
 def _listing(session: Session, found: Sequence[SweepView]) -> Listing[Sweep]:
-    shown, reader = found[:SHOWN], session.reader
-    read, best = reader.sweeps.best_of_each(shown)
-    waits = explain_waits(reader, shown, session)
-    rows = SweepList(sweeps=read, best=best, waits=waits, at_ms=reader.now_ms()).rows()
-    return Listing(map(Sweep._of, found), COLUMNS, rows)
+    return Listing(map(Sweep._of, found), COLUMNS, read_rows(session, found[:SHOWN]))

@@ -67,6 +67,14 @@ def read_sweeps(reader: StoreReader, newest: int, session: Session | None) -> Sw
     )
 
 
+def read_rows(session: Session, sweeps: Sequence[SweepView]) -> list[list[Span]]:
+    """Return one row of COLUMNS for each of these sweeps, in their order."""
+    reader = session.reader
+    read, best = reader.sweeps.best_of_each(sweeps)
+    waits = explain_waits(reader, sweeps, session)
+    return SweepList(sweeps=read, best=best, waits=waits, at_ms=reader.now_ms()).rows()
+
+
 def read_state_word(session: Session, sweep: SweepView) -> str:
     """Return the word for a sweep's state, as `hpq ls` shows it."""
     return state_word(sweep, explain_waits(session.reader, [sweep], session).get(sweep.id))
