@@ -215,6 +215,17 @@ def test_the_gaussian_process_needs_few_results() -> None:
     assert min(values[10:]) < min(values[:10]) / 2
 
 
+def test_results_that_the_model_lacks_do_not_end_the_draws() -> None:
+    """Trials outside the space, and those that begin at a checkpoint, which are never added."""
+    search = Search(space=PLAIN, sampler=Sampler.TPE)
+    chooser = Chooser(search)
+    for number in range(1, 11):
+        chooser.add(number, ParameterSet(x=100.0 + number, y=0.5))
+        chooser.trial_ended(number, 0.5)
+    chooser.trial_ended(11, 0.5)
+    assert makers(chooser, 4, first=12) == [Sampler.RANDOM] * 3 + [Sampler.TPE]
+
+
 def makers(
     chooser: Chooser,
     count: int,

@@ -71,10 +71,13 @@ class Chooser:
     def trial_ended(
         self, number: int, value: Value | None, violations: tuple[float, ...] = ()
     ) -> None:
-        """Add the value of a trial; less is better, None is not counted."""
-        if value is not None:
-            self._values[number] = value
-        if self._model:
+        """Add the value of a trial; less is better, None is not counted.
+
+        The value of a trial that the model lacks is not counted: nothing is learned from it.
+        """
+        if self._model and self._model.has(number):
+            if value is not None:
+                self._values[number] = value
             self._model.trial_ended(number, value, violations)
 
     @property

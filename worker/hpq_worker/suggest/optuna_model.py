@@ -124,6 +124,10 @@ class OptunaModel:
             return
         self._at[number] = self._memory.add(place, self._distributions)
 
+    def has(self, number: int) -> bool:
+        """Return whether the model learns from the trial of this number."""
+        return number in self._at
+
     def _value(self, number: int, params: Params, path: tuple[str, ...]) -> Json:
         """Return a parameter's value; a drawn one, always the same, if the set lacks it."""
         found = find(params, path)
@@ -139,10 +143,9 @@ class OptunaModel:
     def trial_ended(
         self, number: int, value: Value | None, violations: Sequence[float] = ()
     ) -> None:
-        """Add the value of a trial; less is better, None is not counted."""
-        if number in self._at:
-            state = TrialState.FAIL if value is None else TrialState.COMPLETE
-            self._memory.put(self._at[number], state, value, violations)
+        """Add the value of a trial that the model has; less is better, None is not counted."""
+        state = TrialState.FAIL if value is None else TrialState.COMPLETE
+        self._memory.put(self._at[number], state, value, violations)
 
     def ask(
         self, by: Sampler, number: int, stand_ins: Mapping[int, float]
