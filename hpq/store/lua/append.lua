@@ -1,14 +1,16 @@
 -- Adds rows to an existing sweep, all at once; a sweep that ended opens again, and its target stops it no more.
--- Sending the call again adds nothing.
+-- Sending the call again adds nothing, unless others have added rows 20 times since.
 -- KEYS prefix
 -- ARGV {sweep, first (number of the first row), varying (JSON list of names), file (JSON of the sweep file that
 --      describes the rows; '' for none), outside (numbers of rows outside the sweep's space, a blank after each),
---      call (a random word: rows of two calls may be equal), starts (paths of the checkpoints at which these begin, by
---      the number of their trial)},
+--      call (a word of 16 random digits: rows of two calls may be equal), starts (paths of the checkpoints at which
+--      these begin, by the number of their trial)},
 --      then row and identity of each trial
 -- Replies: ok | unknown | over (a person stopped or cancelled the sweep) | budget (no further trial fits) | behind
 --      (others added rows, and these are signed for other numbers) | moved (a checkpoint is no longer that of its
 --      trial), then queue (budget: the key that bounds it; moved: the trial's number), tickets
+
+local KEPT_CALLS = 20 * 17  -- bytes: the words of the newest 20 calls, a blank after each
 
 local args = cjson.decode(ARGV[1])
 local sid, first, count = args.sweep, tonumber(args.first), (#ARGV - 1) / 2
@@ -26,7 +28,8 @@ local function all_varying()
   return #names > 0 and cjson.encode(names) or '[]'
 end
 
-if s.last_added == args.call then return {'ok', s.queue, tickets(s)} end
+local calls = s.last_added or ''
+if string.find(calls, args.call, 1, true) then return {'ok', s.queue, tickets(s)} end
 if s.flag == 'cancelled' or s.flag == 'stopped' and not is_set(s.reached) then return {'over', '', 0} end
 local bound = used_up(s)
 if bound ~= '' then return {'budget', bound, 0} end
@@ -45,7 +48,7 @@ local want = sweeps().changing(s, function()
   end
   sweep_event(sid, 'added', first, 0, 'count', count)
   set(s, 'varying', all_varying())
-  set(s, 'last_added', args.call)
+  set(s, 'last_added', string.sub(args.call .. ' ' .. calls, 1, KEPT_CALLS))
   if args.file ~= '' then set(s, 'file:' .. first, NOW_MS .. ' ' .. count .. ' ' .. args.file) end
   for other, path in pairs(args.starts) do  -- hpq/store/file_garbage.py keeps these
     local known = redis.call('HGET', trial_key(sid, other), 'starts') or ''

@@ -401,6 +401,35 @@ def test_an_add_sent_twice_or_beside_another_adds_once(
     assert audit_sweep(reader, sid).violations == ()
 
 
+def test_an_add_whose_reply_is_lost_adds_once_although_others_add_before_it_is_sent_again(
+    writer: SweepWriter, redis: Redis, keys: Keys, reader: StoreReader,
+    sweep_of: Callable[..., SweepView], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    sid = sweep_of(2).id
+    others = iter(range(10, 100))
+    run = writer._scripts.run
+
+    def resent(name: str, *words: object, **named: object) -> object:
+        monkeypatch.setattr(writer._scripts, "run", run)
+        run(name, *words, **named)  # its reply is lost
+        for _ in range(10):
+            writer.append(sid, [ParameterSet(x=next(others))])
+        return run(name, *words, **named)
+
+    monkeypatch.setattr(writer._scripts, "run", resent)
+    done = writer.append(sid, [ParameterSet(x=1), ParameterSet(x=2)], again=True)
+    assert (done.first, done.trials) == (3, 2)
+    monkeypatch.setattr(writer._scripts, "run", resent)
+    done = writer.append(sid, [ParameterSet(x=3), ParameterSet(x=4)], whole=True)
+    assert (done.first, done.trials) == (15, 2)
+    xs = [t.params["x"] for t in reader.trials.all(sid)]
+    assert xs == [1, 2, 1, 2, *range(10, 20), 3, 4, *range(20, 30)]
+    for x in others:
+        writer.append(sid, [ParameterSet(x=x)])
+    assert redis.hstrlen(keys.sweep(sid), "last_added") < 500
+    assert audit_sweep(reader, sid).violations == ()
+
+
 def test_an_add_that_is_always_behind_gives_up_and_says_how_to_go_on(
     writer: SweepWriter, reader: StoreReader, sweep_of: Callable[..., SweepView],
     monkeypatch: pytest.MonkeyPatch,
