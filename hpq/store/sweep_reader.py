@@ -16,6 +16,7 @@ from hpq.domain.trial import Params, TrialId
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.redis.damage import answered
 from hpq.store.keys import Keys
+from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire import row as row_codec
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import decoding, moment, sweep_id, trial_numbers
@@ -275,8 +276,11 @@ class SweepReader:
     def has_identities(self, sid: str, identities: Sequence[bytes]) -> list[bool]:
         """Return which of these parameter identities the sweep has, in any state."""
         key = self._keys.sweep(sid, "ids")
-        found: Any = self._redis.smismember(key, list(identities)) if identities else []
-        return [bool(one) for one in found]
+        found: list[bool] = []
+        for start in range(0, len(identities), BATCH_ROWS):
+            part: Any = self._redis.smismember(key, list(identities[start : start + BATCH_ROWS]))
+            found += map(bool, part)
+        return found
 
     def file_pointers(self, sid: str, chunk: int = 500) -> Iterator[tuple[bytes, bytes]]:
         """Yield the JSON pointers to artifacts and checkpoint of the trials that may have files.

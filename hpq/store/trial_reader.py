@@ -139,6 +139,40 @@ class TrialReader:
         total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
         yield from self._in_parts(sid, range(1, total + 1), chunk)
 
+    def of_sets(
+        self, sid: str, identities: Iterable[bytes], chunk: int = 500
+    ) -> dict[bytes, TrialView]:
+        """Return the first trial of each of these parameter sets, in order of number.
+
+        A set is missing if the sweep has no trial of it, or if that was altered.
+
+        Raises:
+            NotFound: the sweep was removed.
+        """
+        left = set(identities)
+        numbers: dict[bytes, int] = {}
+        for number, params in self._parameters(sid) if left else ():
+            if params.identity in left:
+                left.discard(params.identity)
+                numbers[params.identity] = number
+                if not left:
+                    break
+        trials = self._in_parts(sid, numbers.values(), chunk)
+        return dict(zip(numbers, trials, strict=True))
+
+    def _parameters(self, sid: str) -> Iterator[tuple[int, ParameterSet]]:
+        """Yield number and parameters of each trial that is as signed and can be decoded."""
+        key = self._keys.sweep(sid, "params")
+        check = self._check_of(sid)
+        total: Any = self._redis.hlen(key)
+        for start in range(1, total + 1, _MEMBERS_PER_READ):
+            numbers = range(start, min(start + _MEMBERS_PER_READ, total + 1))
+            rows: Any = self._redis.hmget(key, [str(n) for n in numbers])
+            for number, row in zip(numbers, rows, strict=True):
+                if check is None or check(number, row):
+                    with suppress(DecodeError):
+                        yield number, row_codec.decode_params(f"{key} field {number}", row)
+
     def begun(self, sid: str, chunk: int = 500) -> Iterator[TrialView]:
         """Yield, in order of number, every trial of a sweep that was ever claimed, or reused.
 

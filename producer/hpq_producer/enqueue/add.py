@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpq.access.session import Session
@@ -12,6 +12,7 @@ from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
+from hpq.yamlfile.problems import shown
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue.new_sets import NewSets
 
@@ -44,7 +45,8 @@ def add_sets(
 
     Raises:
         NotFound: the sweep was removed.
-        UserError: the sweep was stopped or cancelled, its budget is used, or its code was deleted.
+        UserError: the sweep was stopped or cancelled, its budget is used, its code was deleted, or
+            the trial of a set that it has was altered.
         OutOfReach: the server has no room for the trials.
     """
     _refuse_without_code(session, sweep)
@@ -52,6 +54,8 @@ def add_sets(
         warn(line)
     while True:
         wanted = [point.params for point in sets.points]
+        # Before the call, so that a refusal adds nothing.
+        existing = {} if again else _find_existing(session, sweep.id, wanted)
         done = session.writer().append(
             sweep.id,
             wanted,
@@ -70,23 +74,41 @@ def add_sets(
     by_set = {
         one.identity: done.first + place * sweep.replicates for place, one in enumerate(done.sets)
     }
-    existing: list[TrialView] = []
-    left = {one.identity for one in wanted} - by_set.keys()
-    for trial in session.reader.trials.all(sweep.id) if left else ():
-        identity = ParameterSet(trial.params).started_at(trial.start).identity
-        if identity in left:
-            left.discard(identity)
-            existing.append(trial)
-            by_set[identity] = trial.id.number
+    meanwhile = [one for one in wanted if one.identity not in by_set.keys() | existing.keys()]
+    existing |= _find_existing(session, sweep.id, meanwhile)
+    by_set = {identity: trial.id.number for identity, trial in existing.items()} | by_set
     outside = {by_set[p.params.identity] for p in sets.points if p.is_outside} & set(numbers)
     return Added(
         sid=sweep.id,
         numbers=numbers,
         outside=tuple(sorted(outside)),
-        existing=tuple(existing),
+        existing=tuple(existing.values()),
         by_set=by_set,
         notes=sets.notes,
     )
+
+
+def _find_existing(
+    session: Session, sid: str, sets: Sequence[ParameterSet]
+) -> dict[bytes, TrialView]:
+    """Return the first trial of each set that the sweep has, by identity.
+
+    Raises:
+        NotFound: the sweep was removed.
+        UserError: such a trial was altered.
+    """
+    identities = [one.identity for one in sets]
+    exists = session.reader.sweeps.has_identities(sid, identities)
+    known = [one for one, is_there in zip(identities, exists, strict=True) if is_there]
+    found = session.reader.trials.of_sets(sid, known)
+    if len(found) < len(known):
+        one = next(params for params in sets if params.identity in {*known} - found.keys())
+        text = (
+            f"{sid} had a trial of {shown(dict(one))}, and another client of Redis changed its"
+            " parameters; hpq add --again adds the set"
+        )
+        raise UserError(text, code="parameters-altered")
+    return found
 
 
 def _refuse_without_code(session: Session, sweep: SweepView) -> None:

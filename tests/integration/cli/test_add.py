@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from redis import Redis
 
+import hpq
 from hpq.domain.attempt import Nothing
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SweepState, SweepView
-from hpq.domain.trial import Claim, TrialId
+from hpq.domain.trial import Claim, TrialId, TrialView
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.sweep_writer import SweepWriter
+from hpq.store.trial_reader import TrialReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.attempt import open_claim
 from hpq_ops.audit.sweep_audit import audit_sweep
@@ -357,6 +359,39 @@ def test_a_row_that_redis_changed_gives_no_parameter_to_a_new_one(
     search = redis.hget(keys.sweep(sid), "search")
     redis.hset(keys.sweep(sid), "search", search.replace(b"5", b"6"))
     refused(desk.hpq("add", sid, "x=7", "opt.name=sgd", "--outside"), "code-key-differs")
+
+
+def test_a_set_whose_trial_was_altered_is_refused_and_nothing_is_added_unless_again(
+    desk: Desk, redis: Redis, keys: Keys
+) -> None:
+    sid = desk.sweep(GRID)
+    row = redis.hget(keys.sweep(sid, "params"), 2)
+    redis.hset(keys.sweep(sid, "params"), 2, row.replace(b"2}", b"9}"))
+    (desk.folder / "more.yaml").write_text("x: [1, 2, 4]\n")
+    more = ("add", sid, "--file", "more.yaml", "--outside")
+    refused(desk.hpq(*more), "parameters-altered", "--again")
+    with raises("parameters-altered"):
+        hpq.Sweep(sid).add({"x": 2})
+    assert len(params_of(desk, sid)) == 3
+    assert desk.add(sid, "x=2", "--again")["added"] == [4]
+    found = desk.add(*more[1:])
+    assert ([one["trial"] for one in found["exists"]], found["added"]) == ([1, 4], [5])
+
+
+def test_only_the_trials_of_sets_that_exist_are_read(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sid = desk.sweep(GRID.replace("[1, 2, 3]", str(list(range(1, 1001)))))
+    read: list[int] = []
+    get_many = TrialReader.get_many
+
+    def counted(reader: TrialReader, sid: str, numbers: Sequence[int]) -> list[TrialView]:
+        read.extend(numbers)
+        return get_many(reader, sid, numbers)
+
+    monkeypatch.setattr(TrialReader, "get_many", counted)
+    assert [one["trial"] for one in desk.add(sid, "x=700")["exists"]] == [700]
+    assert read == [700]
 
 
 def test_an_add_sent_twice_or_beside_another_adds_once(
