@@ -28,7 +28,7 @@ from hpq.store.wire.search import decode_search
 from hpq.store.wire.sweep import encode_appended_file
 from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.document import check_text, known_document, read
-from hpq.yamlfile.problems import Problems, SourceMap, dotted
+from hpq.yamlfile.problems import KeyPath, Problems, SourceMap, dotted, shown
 from hpq.yamlfile.yaml_reader import Document
 from hpq_producer.enqueue.starts import read_parents, start_at
 from hpq_producer.sweepfile import parameters
@@ -41,6 +41,7 @@ from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets, points_
 
 MOST = 10_000  # trials of a call: about 0.2 s of the server
 _SWEEP_KEYS = ("method", "parameters")
+_FORM = "{lr: 0.1, momentum: 0.9}"
 _NO_SETS = (
     "neither parameter sets of this sweep nor a sweep file; write a list such as - {lr: 0.1}, or a"
     " grid such as lr: [0.1, 0.01]"
@@ -252,7 +253,7 @@ class SetReader:
         if self._search is None:
             if inherited:
                 data = [{**inherited, **one} if isinstance(one, dict) else one for one in data]
-            points = self._checked_list(data, out)
+            points = self._checked_list(data, out, is_one=is_one)
         else:
             is_grid = self._sweep.method == "grid"
             rules = PointRules(
@@ -272,17 +273,39 @@ class SetReader:
         start = start_at(parent)
         return tuple(one._replace(params=one.params.started_at(start)) for one in points)
 
-    def _checked_list(self, data: list[Json], out: Problems) -> tuple[Point, ...]:
-        """Check sets for a sweep that lists its own: any value, but no unknown name."""
+    def _checked_list(self, data: list[Json], out: Problems, *, is_one: bool) -> tuple[Point, ...]:
+        """Check sets for a sweep that lists its own: any value, but no unknown name.
+
+        They have each name that all sets of the list have, unless they may be outside.
+        """
         trainer = BUILT_IN.get(self._sweep.launch.trainer)
-        entries: list[Json] = [{ENTRY: item} for item in data]
-        found = parameters.read_sets(entries, trainer, out)
+        listed = list(listed_sets(self._sweep.spec.get(LIST)))
         known: dict[tuple[str, ...], None] = {(name,): None for name in self._names()}
+        required = [name for (name,) in known if all(name in params for params in listed)]
+        found: dict[bytes, Point] = {}
         for index, item in enumerate(data):
-            for name in item if isinstance(item, dict) else ():
-                if known and (name,) not in known:
-                    add_unknown((index, name), name, known, out)
-        return tuple(map(Point, found))
+            path: KeyPath = () if is_one else (index,)
+            if not isinstance(item, dict) or not item:
+                out.add(path, f"{shown(item)} is not a mapping; write {_FORM}")
+                continue
+            unknown = [name for name in item if known and (name,) not in known]
+            for name in unknown:
+                add_unknown((*path, name), name, known, out)
+            if unknown:
+                continue
+            lacking = [name for name in required if name not in item]
+            for name in lacking if not self._may_be_outside else ():
+                what = f"lacks {name}, which every set of the sweep has"
+                out.add(path, f"{what}; `hpq add --outside` allows it", code="missing-parameter")
+            params = parameters.read_set(item, trainer, path, out)
+            if params is None:
+                continue
+            point = Point(params, is_outside=bool(lacking))
+            if found.setdefault(params.identity, point) is not point:
+                out.warn(path, "duplicate set; hpq runs it once", code="duplicate-set")
+        if not data:
+            out.add((), f"an empty list; write - {_FORM}")
+        return tuple(found.values())
 
     def _check_trainer(self, points: Iterable[Point], out: Problems) -> None:
         """Report values that a built-in trainer rejects; those of the space were checked."""

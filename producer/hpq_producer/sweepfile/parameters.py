@@ -249,17 +249,11 @@ def read_sets(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) 
     sets: list[ParameterSet] = []
     for index, item in enumerate(data):
         before = len(out.errors)
-        params = _set(item, trainer, (index,), out)
+        entry = _entry(item, (index,), out)
+        params = read_set(entry, trainer, (index, ENTRY), out) if entry else None
         if params is None or len(out.errors) > before:
             continue
-        try:
-            key = params.identity
-        except BadParams as error:
-            out.add((index,), str(error), code="set-too-large")
-            continue
-        except ValueError as error:
-            out.add((index,), str(error))
-            continue
+        key = params.identity
         if key in first:
             out.warn(
                 (index,), f"duplicate of [{first[key]}]; hpq runs it once", code="duplicate-set"
@@ -272,9 +266,8 @@ def read_sets(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) 
     return tuple(sets)
 
 
-def _set(
-    item: Json, trainer: TrainerSpec | None, path: KeyPath, out: Problems
-) -> ParameterSet | None:
+def _entry(item: Json, path: KeyPath, out: Problems) -> Params | None:
+    """Return the parameters of an entry; report other keys, or that it has none."""
     params = item.get(ENTRY) if isinstance(item, dict) else None
     if not isinstance(item, dict) or not isinstance(params, dict) or not params:
         # Not quoted: without the key, this may be another file (`load.sweep_document`).
@@ -286,12 +279,28 @@ def _set(
             f"unknown key{nearest(key, (ENTRY,))}; an entry has only {ENTRY}",
             code="unknown-key",
         )
+    return params
+
+
+def read_set(
+    params: Params, trainer: TrainerSpec | None, path: KeyPath, out: Problems
+) -> ParameterSet | None:
+    """Read one parameter set of a list; report errors and return None if there are any."""
+    before = len(out.errors)
     for name, value in params.items():
-        key_path = (*path, ENTRY, name)
+        key_path = (*path, name)
         is_valid = check_name(name, key_path, out) and check_value(value, key_path, out)
         if is_valid and trainer is not None:
             check_known(trainer, name, [(key_path, value)], out)
-    return ParameterSet(params)
+    if len(out.errors) > before:
+        return None
+    found = ParameterSet(params)
+    try:
+        found.identity  # noqa: B018 - reports a set that is too large
+    except BadParams as error:
+        out.add(path, str(error), code="set-too-large")
+        return None
+    return found
 
 
 def listed_sets(data: Json) -> Iterator[Params]:

@@ -263,6 +263,29 @@ def test_a_list_takes_any_value_of_its_parameters(desk: Desk) -> None:
     assert desk.trials(sid) == [(x, "queued") for x in (1, 2, 3, 4)]
 
 
+def test_a_set_of_a_list_has_every_parameter_that_all_its_sets_have_unless_outside(
+    desk: Desk,
+) -> None:
+    text = "- hyperparam_set: {x: 1, lr: 0.1}\n- hyperparam_set: {x: 2, lr: 0.2, wd: 0.5}\n"
+    sid = desk.sweep(text, *PROGRAM)
+    refused(desk.hpq("add", sid, "x=3"), "missing-parameter", "lr")
+    (desk.folder / "more.yaml").write_text("- {x: 3, lr: 0.3}\n- {lr: 0.4}\n")
+    refused(desk.hpq("add", sid, "--file", "more.yaml"), "missing-parameter", "more.yaml:2", "[1]")
+    assert len(params_of(desk, sid)) == 2
+    assert desk.add(sid, "x=3", "lr=0.3")["outside"] == []
+    done = desk.add(sid, "x=3", "--outside")
+    assert (done["added"], done["outside"]) == ([4], [4])
+    assert params_of(desk, sid)[2:] == [{"x": 3, "lr": 0.3}, {"x": 3}]
+
+
+def test_errors_of_words_for_a_list_name_the_word_alone(desk: Desk) -> None:
+    sid = desk.sweep("- hyperparam_set: {epochs: 1, width: 8}\n", "--set", "trainer=cifar10")
+    for word, code in (("widht=8", "unknown-parameter"), ("width=none", "invalid-value")):
+        done = desk.hpq("add", sid, "epochs=2", word)
+        refused(done, code, word)
+        assert "[0]" not in done.stderr and "hyperparam_set" not in done.stderr
+
+
 @pytest.mark.parametrize("before", ["running", "pause", "finished", "target"])
 def test_a_sweep_that_ended_by_itself_opens_again_and_a_paused_one_stays_so(
     desk: Desk, store: TrialStore, take: Take, before: str, control: SweepControl
