@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,11 +42,19 @@ AGENT = """
 
 
 def stop(lab, pattern: str, rng: random.Random | None = None) -> int:
-    """Wait for a process of a kind; stop it, or one of several; return its pid."""
-    lab.wait_until(lambda: lab.processes(pattern), f"a process {pattern}")
-    pid = (rng or random).choice(sorted(lab.processes(pattern)))
-    os.kill(pid, signal.SIGSTOP)
-    return pid
+    """Wait for a process of a kind that lives; stop it, or one of several; return its pid."""
+    stopped: list[int] = []
+
+    def has_stopped() -> bool:
+        if living := sorted(lab.processes(pattern)):
+            pid = (rng or random).choice(living)
+            with suppress(ProcessLookupError):  # it has ended since
+                os.kill(pid, signal.SIGSTOP)
+                stopped.append(pid)
+        return bool(stopped)
+
+    lab.wait_until(has_stopped, f"a process {pattern}")
+    return stopped[0]
 
 
 @pytest.fixture
