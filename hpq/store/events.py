@@ -15,7 +15,7 @@ from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError
 from hpq.redis.damage import answered
 from hpq.store.keys import Keys
-from hpq.store.wire import row as row_codec
+from hpq.store.trial_reader import read_parameters
 from hpq.store.wire.fields import count, decoding, moment
 
 _ENTRIES_PER_READ = 1_000
@@ -142,16 +142,8 @@ class SweepHistory:
         the reason. So are those of a trial that begins at the checkpoint of another one: its result
         is not that of its parameters alone.
         """
-        key = self._keys.sweep(self._sid, "params")
-        for start in range(first, last + 1, _ENTRIES_PER_READ):
-            numbers = range(start, min(start + _ENTRIES_PER_READ, last + 1))
-            rows: Any = self._redis.hmget(key, [str(n) for n in numbers])
-            for n, raw in zip(numbers, rows, strict=True):
-                if self._is_trusted(n, raw):
-                    with suppress(DecodeError):
-                        params = row_codec.decode_params(f"{key} field {n}", raw)
-                        if params.start is None:
-                            yield n, params
+        read = read_parameters(self._redis, self._keys, self._sid, self._is_trusted, first, last)
+        return ((number, params) for number, params in read if params.start is None)
 
     def objectives(self, numbers: Sequence[int]) -> list[float | None]:
         """Return the objective that each running trial reported last, or None.

@@ -2,10 +2,10 @@
 
 A trial's files are needed if a pointer in Redis names them, or names the place where a worker will
 copy them, or if another trial begins at them, or if their attempt may still write: it has not
-ended, or Redis does not know it. The
-number of the attempt decides, not the age of a file, so a server that lost its newest data removes
-nothing that it has yet to learn of. Of a sweep that Redis does not have, files go only if `removed`
-says that they may: other servers share the store, and data may be lost.
+ended, or Redis does not know it. The number of the attempt decides, not the age of a file, so a
+server that lost its newest data removes nothing that it has yet to learn of. Of a sweep that Redis
+does not have, files go only if `removed` says that they may: other servers share the store, and
+data may be lost.
 
 Nothing is listed in advance. A crash, or a store that is away, only delays a removal until the next
 worker looks.

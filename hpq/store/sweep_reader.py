@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
 
 from redis import Redis
 
-from hpq.domain.identity import SWEEP_ID
+from hpq.domain.identity import SWEEP_ID, ParameterSet
 from hpq.domain.status import UnreadableSweep, event_ms
 from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import Params, TrialId
@@ -17,9 +17,8 @@ from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.redis.damage import answered
 from hpq.store.keys import Keys
 from hpq.store.scripts import BATCH_ROWS
-from hpq.store.wire import row as row_codec
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.fields import decoding, moment, sweep_id, trial_numbers
+from hpq.store.wire.fields import decoding, mapping, moment, sweep_id, trial_numbers
 from hpq.store.worker_reader import server_ms
 
 _COUNTED_SETS = ("waiting", "running", "dropped")
@@ -260,7 +259,7 @@ class SweepReader:
         """
         raw: Any = self._redis.hget(self._keys.code, digest) if digest else None
         where = f"{self._keys.code} field {digest}"
-        found = row_codec.decode_params(where, raw) if raw else {}
+        found = _mapping(where, raw) if raw else {}
         return {path: str(sha256) for path, sha256 in found.items()}
 
     def origin(self, sid: str, field: str) -> str:
@@ -273,14 +272,9 @@ class SweepReader:
         found: Any = self._redis.smembers(self._keys.sweep(sid, "stores"))
         return sorted(raw.decode("utf-8", "replace") for raw in found)
 
-    def has_identities(self, sid: str, identities: Sequence[bytes]) -> list[bool]:
-        """Return which of these parameter identities the sweep has, in any state."""
-        key = self._keys.sweep(sid, "ids")
-        found: list[bool] = []
-        for start in range(0, len(identities), BATCH_ROWS):
-            part: Any = self._redis.smismember(key, list(identities[start : start + BATCH_ROWS]))
-            found += map(bool, part)
-        return found
+    def known_sets(self, sid: str, sets: Iterable[ParameterSet]) -> set[bytes]:
+        """Return the identities of these sets that the sweep has, in any state."""
+        return known_sets(self._redis, self._keys, sid, sets)
 
     def file_pointers(self, sid: str, chunk: int = 500) -> Iterator[tuple[bytes, bytes]]:
         """Yield the JSON pointers to artifacts and checkpoint of the trials that may have files.
@@ -305,7 +299,23 @@ class SweepReader:
         """Return the provenance record of an attempt by its digest; empty if it was dropped."""
         raw: Any = self._redis.hget(self._keys.provenance, digest) if digest else None
         where = f"{self._keys.provenance} field {digest}"
-        return row_codec.decode_params(where, raw) if raw else {}
+        return _mapping(where, raw) if raw else {}
+
+
+def known_sets(redis: Redis, keys: Keys, sid: str, sets: Iterable[ParameterSet]) -> set[bytes]:
+    """Return the identities of these sets that a sweep has, in any state."""
+    identities = [one.identity for one in sets]
+    known: set[bytes] = set()
+    for start in range(0, len(identities), BATCH_ROWS):
+        batch = identities[start : start + BATCH_ROWS]
+        found: Any = redis.smismember(keys.sweep(sid, "ids"), batch)
+        known.update(compress(batch, found))
+    return known
+
+
+def _mapping(where: str, raw: bytes) -> dict[str, Any]:
+    with decoding(f"{where}: {raw[:60]!r}"):
+        return mapping(raw.decode())
 
 
 def _matches(ref: str, ids: Iterable[str]) -> list[str]:

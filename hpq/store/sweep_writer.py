@@ -20,6 +20,7 @@ from hpq.errors import UserError
 from hpq.search.replicates import replicated
 from hpq.store.keys import SWEEP_PARTS
 from hpq.store.scripts import BATCH_ROWS, UNFINISHED_TTL_S, StoreContext, check_reply
+from hpq.store.sweep_reader import known_sets
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import dumps, flatten, sweep_id
 from hpq.store.wire.row import NewRow, SignRow, encode_new, stored, unsigned
@@ -135,7 +136,7 @@ class SweepWriter:
         call = secrets.token_hex(8)
         for _ in range(_TRIES):
             total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
-            known = self._known(sid, sets)
+            known = known_sets(self._redis, self._keys, sid, sets)
             new = [one for one in sets if again or one.identity not in known]
             first = total + 1
             if not new or (whole and len(new) < len(sets)):
@@ -179,16 +180,6 @@ class SweepWriter:
                 return Appended(first=first, sets=tuple(new), trials=len(rows))
         text = f"{sid}: other trials are added faster than these; run `hpq pause {sid}`, then again"
         raise UserError(text, code="sweep-grows")
-
-    def _known(self, sid: str, sets: Sequence[ParameterSet]) -> set[bytes]:
-        """Return the identities of the sets that the sweep has."""
-        key = self._keys.sweep(sid, "ids")
-        known: set[bytes] = set()
-        for start in range(0, len(sets), BATCH_ROWS):
-            batch = [one.identity for one in sets[start : start + BATCH_ROWS]]
-            found: Any = self._redis.smismember(key, batch)
-            known.update(one for one, is_there in zip(batch, found, strict=True) if is_there)
-        return known
 
     def set_run_cap(self, sid: str, run_cap: int) -> Capped:
         """Allow a sweep at most `run_cap` trials (0: any number), also while it runs.

@@ -30,6 +30,23 @@ from hpq.store.wire.trial import Entry, decode_entries, decode_points, entry_id,
 _MEMBERS_PER_READ = 2_000  # about 1 ms of the server
 
 
+def read_parameters(
+    redis: Redis, keys: Keys, sid: str, check: row_codec.CheckRow | None, first: int, last: int
+) -> Iterator[tuple[int, ParameterSet]]:
+    """Yield number and parameters of the trials from `first` to `last`, both included.
+
+    Parameters that are not as signed, or cannot be decoded, are omitted.
+    """
+    key = keys.sweep(sid, "params")
+    for start in range(first, last + 1, _MEMBERS_PER_READ):
+        numbers = range(start, min(start + _MEMBERS_PER_READ, last + 1))
+        rows: Any = redis.hmget(key, [str(n) for n in numbers])
+        for number, row in zip(numbers, rows, strict=True):
+            if check is None or check(number, row):
+                with suppress(DecodeError):
+                    yield number, row_codec.decode_params(f"{key} field {number}", row)
+
+
 class TrialReader:
     """Read the trials under one prefix.
 
@@ -151,7 +168,9 @@ class TrialReader:
         """
         left = set(identities)
         numbers: dict[bytes, int] = {}
-        for number, params in self._parameters(sid) if left else ():
+        total: Any = self._redis.hlen(self._keys.sweep(sid, "params")) if left else 0
+        check = self._check_of(sid) if left else None
+        for number, params in read_parameters(self._redis, self._keys, sid, check, 1, total):
             if params.identity in left:
                 left.discard(params.identity)
                 numbers[params.identity] = number
@@ -159,19 +178,6 @@ class TrialReader:
                     break
         trials = self._in_parts(sid, numbers.values(), chunk)
         return dict(zip(numbers, trials, strict=True))
-
-    def _parameters(self, sid: str) -> Iterator[tuple[int, ParameterSet]]:
-        """Yield number and parameters of each trial that is as signed and can be decoded."""
-        key = self._keys.sweep(sid, "params")
-        check = self._check_of(sid)
-        total: Any = self._redis.hlen(key)
-        for start in range(1, total + 1, _MEMBERS_PER_READ):
-            numbers = range(start, min(start + _MEMBERS_PER_READ, total + 1))
-            rows: Any = self._redis.hmget(key, [str(n) for n in numbers])
-            for number, row in zip(numbers, rows, strict=True):
-                if check is None or check(number, row):
-                    with suppress(DecodeError):
-                        yield number, row_codec.decode_params(f"{key} field {number}", row)
 
     def begun(self, sid: str, chunk: int = 500) -> Iterator[TrialView]:
         """Yield, in order of number, every trial of a sweep that was ever claimed, or reused.

@@ -185,3 +185,10 @@ class Shelf:
         """Return the files left after a worker has looked for unneeded ones."""
         remove_all(self.garbage, self.files)
         return [name.removesuffix("/file") for name in self.files.names("hpq")]
+
+
+def claimed(take: Callable[[], Claim | Nothing]) -> Claim:
+    """Return the next claim; there must be one."""
+    got = take()
+    assert isinstance(got, Claim)
+    return got

@@ -97,12 +97,10 @@ def _find_existing(
         NotFound: the sweep was removed.
         UserError: such a trial was altered.
     """
-    identities = [one.identity for one in sets]
-    exists = session.reader.sweeps.has_identities(sid, identities)
-    known = [one for one, is_there in zip(identities, exists, strict=True) if is_there]
+    known = session.reader.sweeps.known_sets(sid, sets)
     found = session.reader.trials.of_sets(sid, known)
     if len(found) < len(known):
-        one = next(params for params in sets if params.identity in {*known} - found.keys())
+        one = next(params for params in sets if params.identity in known - found.keys())
         text = (
             f"{sid} had a trial of {shown(dict(one))}, and another client of Redis changed its"
             " parameters; hpq add --again adds the set"

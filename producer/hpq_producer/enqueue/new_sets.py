@@ -222,10 +222,8 @@ class SetReader:
         source = iter(every)
         new: list[ParameterSet] = []
         while len(new) < wanted and (chunk := list(islice(source, BATCH_ROWS))):
-            exists = self._session.reader.sweeps.has_identities(
-                self._sweep.id, [params.identity for params in chunk]
-            )
-            new += [one for one, is_there in zip(chunk, exists, strict=True) if not is_there]
+            known = self._session.reader.sweeps.known_sets(self._sweep.id, chunk)
+            new += [one for one in chunk if one.identity not in known]
         return new[:wanted]
 
     def _check_count(self, sets: int) -> None:

@@ -18,7 +18,7 @@ from hpq.store.trials import TrialStore
 from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.desk import Desk
 from tests.support.ids import raises
-from tests.support.store_calls import Shelf, beat, end
+from tests.support.store_calls import Shelf, beat, claimed, end
 
 Take = Callable[[], Claim | Nothing]
 SWEEP = {
@@ -33,12 +33,6 @@ SWEEP = {
 def server(desk: Desk) -> Desk:
     """Every call of the API discovers the tests' server from the environment, as commands do."""
     return desk
-
-
-def claimed(take: Take) -> Claim:
-    got = take()
-    assert isinstance(got, Claim)
-    return got
 
 
 def test_asked_trials_are_run_by_the_caller_and_told_once(

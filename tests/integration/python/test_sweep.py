@@ -22,7 +22,7 @@ from hpq_views.analysis.output_records import HISTORY_COLUMNS
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import Desk
 from tests.support.ids import raises
-from tests.support.store_calls import end, fail, report
+from tests.support.store_calls import claimed, end, fail, report
 
 MakeSweep = Callable[..., SweepView]
 Take = Callable[[], Claim | Nothing]
@@ -39,12 +39,6 @@ SWEEP = {
 def server(desk: Desk) -> Desk:
     """Every call of the API discovers the tests' server from the environment, as commands do."""
     return desk
-
-
-def claimed(take: Take) -> Claim:
-    got = take()
-    assert isinstance(got, Claim)
-    return got
 
 
 @pytest.fixture

@@ -282,8 +282,7 @@ def _show(
 ) -> None:
     by_id = {sweep.id: sweep for sweep in sweeps}
     if as_yaml:
-        for why in filter(None, map(unrepeatable, trials)):
-            print_message(why)
+        _print_unrepeatable(trials)
         sets = [dict(t.params) for t in trials]
         show_data(sets if several else sets[0], Format.YAML)
     elif output is Format.CSV:  # the columns of `hpq results -o csv`
@@ -292,8 +291,7 @@ def _show(
         records = [trial_record(t, by_id[t.id.sweep]) for t in trials]
         show_data(records if several else records[0], output)
     elif as_args:
-        for why in filter(None, map(unrepeatable, trials)):
-            print_message(why)
+        _print_unrepeatable(trials)
         for trial in trials:
             print(to_args(trial.params, by_id[trial.id.sweep].launch.command, trial.id))
     elif several:
@@ -303,6 +301,11 @@ def _show(
             show_lines(standing_lines(standings, len(trials)), whole=True)
     else:
         _show_one(by_id[trials[0].id.sweep], trials[0])
+
+
+def _print_unrepeatable(trials: list[TrialView]) -> None:
+    for why in filter(None, map(unrepeatable, trials)):
+        print_message(why)
 
 
 def to_args(params: Params, command: tuple[str, ...] = (), of: TrialId | str = "") -> str:
