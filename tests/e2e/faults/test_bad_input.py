@@ -133,8 +133,11 @@ def test_a_gpu_that_cannot_be_used_is_said_and_the_trial_goes_back_uncharged(lab
     lab.wait_over(other)  # it goes on with what needs no GPU
     why = "GPU 0: torch "
     lab.wait_until(lambda: re.search(f"{sid}/1 .*{why}.*\\[worker-fault\\]", lab.log()), "its line")
-    said = lab.ok("watch", sid, "--once", COLUMNS="300")
-    assert re.search(f"{why}.* CUDA_VISIBLE_DEVICES= ", said)
+    watched = lambda: lab.ok("watch", sid, "--once", COLUMNS="300")  # noqa: E731
+    reason = f"{why}.* CUDA_VISIBLE_DEVICES= "
+    lab.wait_until(
+        lambda: re.search(reason, watched()), "the reason beside its worker", every_s=0.5
+    )
     lab.worker()  # another machine
     lab.wait_over(sid)
     assert [t.state for t in lab.reader.trials.all(sid)] == [TrialState.FINISHED] * 2
