@@ -14,7 +14,7 @@ from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.yamlfile.problems import shown
 from hpq_producer.capacity import check_capacity
-from hpq_producer.enqueue.new_sets import NewSets
+from hpq_producer.enqueue.sweep_space import NewSets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from hpq.store.wire.attempt import open_claim
 from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.desk import Desk
 from tests.support.ids import refused
+from tests.support.mcp_agent import connected
 from tests.support.store_calls import Shelf, beat, end
 
 Take = Callable[[], Claim | Nothing]
@@ -322,6 +323,14 @@ def test_python_adds_each_set_from_each_of_the_best(desk: Desk, trained) -> None
     ]
     (again,) = hpq.Sweep(sid).add({"epochs": 90}, outside=True, start_from=1)
     assert again.number == 5
+
+
+def test_an_agent_reads_where_a_continued_trial_began(desk: Desk, trained) -> None:
+    sid, _ = trained()
+    desk.add(sid, "--from", "1", "lr=2")
+    with connected(desk.folder, {}) as agent:
+        (row,) = agent.gets("results", sweep=sid, where="trial == 4 and state == queued")["trials"]
+    assert row["start"] == {"trial": 1, "step": 30}
 
 
 def test_parameters_of_a_parent_that_the_change_makes_inactive_are_left_out(

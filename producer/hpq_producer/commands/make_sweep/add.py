@@ -15,7 +15,8 @@ from hpq.notice import print_message, warn
 from hpq_producer.commands.common_flags import Other, Output
 from hpq_producer.commands.make_sweep.set_text import describe_set
 from hpq_producer.enqueue.add import Added, add_sets
-from hpq_producer.enqueue.new_sets import NewSets, SetReader
+from hpq_producer.enqueue.new_sets import SetReader
+from hpq_producer.enqueue.sweep_space import NewSets
 from hpq_views.command_output.sweep_table import read_state_word
 from hpq_views.targets import complete_sweep_ids, owned_sweep
 from hpq_views.text.output import Format, show_data

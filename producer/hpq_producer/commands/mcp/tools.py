@@ -41,7 +41,7 @@ _EVENTS = 100  # that one answer may have
 _OF_SWEEP = ("sweep", "name", "state", "created", "metric", "best", "total", "failed", "not_taken")
 _OF_TRIAL = (
     "trial", "state", "param", "objective", "rank", "is_front", "feasible", "step", "alerts",
-    "failure",
+    "failure", "start",
 )  # fmt: skip
 
 File = Annotated[str, Field(description="Path of a sweep file (*.yaml) below the server's root.")]
