@@ -329,7 +329,7 @@ def test_an_agent_reads_where_a_continued_trial_began(desk: Desk, trained) -> No
     sid, _ = trained()
     desk.add(sid, "--from", "1", "lr=2")
     with connected(desk.folder, {}) as agent:
-        (row,) = agent.gets("results", sweep=sid, where="trial == 4 and state == queued")["trials"]
+        (row,) = agent.gets("results", sweep=sid, where="number == 4 and state == queued")["trials"]
     assert row["start"] == {"trial": 1, "step": 30}
 
 
