@@ -15,7 +15,8 @@ from hpq.domain.trial import FailureKind, TrialState
 from hpq.filestore.stores import open_files
 from hpq.settings import read
 from hpq.store.wire.fields import dumps
-from hpq_views.page.sweep_data import encode_sweep, read_sweep
+from hpq_views.page.sweep_data import encode_sweep
+from hpq_views.page.sweep_reads import read_sweep
 from tests.support.ids import ids, refused
 
 PROGRAM = """

@@ -11,7 +11,7 @@ import pytest
 from hpq.access.session import reader_of
 from hpq.code import bundle
 from hpq.settings import read
-from hpq_views.page.sweep_data import read_sweep
+from hpq_views.page.sweep_reads import read_sweep
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import ids, refused

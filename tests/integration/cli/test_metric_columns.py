@@ -40,7 +40,7 @@ def trials(
 def test_all_views_have_the_metrics_as_they_were_logged(desk: Desk, trials: SweepView) -> None:
     pytest.importorskip("jinja2", reason="jinja2 is not installed")
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    from hpq_views.page.sweep_data import read_sweep  # noqa: PLC0415
+    from hpq_views.page.sweep_reads import read_sweep  # noqa: PLC0415
 
     first = json.loads(desk.hpq("results", "--json").stdout)[0]
     assert [*first["last"]] == LOGGED

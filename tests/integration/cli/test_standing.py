@@ -87,7 +87,8 @@ def test_pages_rank_settings_alike_and_call_no_seed_the_winner(
 ) -> None:
     pytest.importorskip("jinja2", reason="jinja2 is not installed")
     from hpq_views.page.render import lead_of  # noqa: PLC0415
-    from hpq_views.page.sweep_data import encode_sweep, read_sweep  # noqa: PLC0415
+    from hpq_views.page.sweep_data import encode_sweep  # noqa: PLC0415
+    from hpq_views.page.sweep_reads import read_sweep  # noqa: PLC0415
     from hpq_views.page.trial_page import TrialPage  # noqa: PLC0415
 
     with open_session() as session:
@@ -119,7 +120,8 @@ def test_a_setting_whose_first_trial_has_not_begun_is_ranked_alike(
 ) -> None:
     pytest.importorskip("jinja2", reason="jinja2 is not installed")
     from hpq_views.page.render import lead_of  # noqa: PLC0415
-    from hpq_views.page.sweep_data import encode_sweep, read_sweep  # noqa: PLC0415
+    from hpq_views.page.sweep_data import encode_sweep  # noqa: PLC0415
+    from hpq_views.page.sweep_reads import read_changes, read_sweep  # noqa: PLC0415
 
     sweep = sweep_of(4, replicates=2)
     redis.zadd(keys.sweep(SID, "waiting"), {"3": 9})  # the last one of the queue
@@ -129,7 +131,7 @@ def test_a_setting_whose_first_trial_has_not_begun_is_ranked_alike(
         before = read_sweep(session.reader, SID, session.settings)
         assert [t.id.number for t in before.trials] == [1, 2]
         end(store, take(store, who), 0.75)
-        changed = read_sweep(session.reader, SID, session.settings, before, {4})
+        changed = read_changes(session.reader, session.settings, before)
         data = read_sweep(session.reader, SID, session.settings)
     assert data.trials == changed.trials and [t.id.number for t in data.trials] == [1, 2, 3, 4]
     assert data.winner is not None and data.winner.trial == 3

@@ -20,10 +20,11 @@ from urllib.parse import quote, urlsplit
 import pytest
 from redis import Redis
 
+from hpq.access.session import open_session
 from hpq.domain.attempt import ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Counts, Goal, Metric, SweepView
-from hpq.domain.trial import Claim, Point
+from hpq.domain.trial import Claim, Point, TrialState
 from hpq.domain.usage import UsageCurves
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
@@ -32,12 +33,16 @@ from hpq.store.trials import TrialStore
 from hpq.store.wire.row import encode_new
 from tests.integration.page.conftest import Tab
 from tests.support.constants import DEADLINE_S
+from tests.support.desk import Desk
 from tests.support.ids import refused
 from tests.support.made_sweeps import RANGES, drawn_sets, made
 from tests.support.store_calls import LEASE, Shelf, end, forged_paths, take
 
 for library in ("starlette", "uvicorn", "jinja2", "plotly"):
     pytest.importorskip(library, reason=f"{library} is not installed")
+
+from hpq_views.page.render import lead_of  # noqa: E402
+from hpq_views.page.sweep_reads import read_changes, read_sweep  # noqa: E402
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
 
@@ -598,6 +603,37 @@ def test_more_events_than_one_read_returns_are_all_seen(
     assert found["trials"]["n"] == [1] and found["trials"]["y"] == [0.5]
 
 
+@pytest.mark.parametrize("when", ["opened", "before the counts", "after the counts"])
+def test_counts_and_trials_of_a_page_are_of_one_moment(
+    desk: Desk, sweep_of, begin, store: TrialStore, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """A trial ends while the page reads: the headline is neither ahead of the charts nor behind."""
+    sweep: SweepView = sweep_of(4)
+    end(store, begin(0.1, 0.5), 0.5)
+    late = [begin(0.2, 0.75)]
+    with open_session() as session:
+        reader, settings = session.reader, session.settings
+        before = None if when == "opened" else read_sweep(reader, sweep.id, settings)
+        read = reader.sweeps.get
+
+        def get(sid: str) -> SweepView:
+            found = None if when == "before the counts" else read(sid)
+            while late:
+                end(store, late.pop(), 0.75)
+            return found or read(sid)
+
+        monkeypatch.setattr(reader.sweeps, "get", get)
+        if before is None:
+            data = read_sweep(reader, sweep.id, settings)
+        else:
+            data = read_changes(reader, settings, before)
+    counts = data.sweep.counts
+    assert (counts.finished, counts.running) == (2, 0)
+    assert [trial.state for trial in data.trials] == [TrialState.FINISHED] * 2
+    assert data.status.best[0].objective == 0.75
+    assert "the best of 2 results" in "".join(text for text, _ in lead_of(data))
+
+
 READS = ("exists", "hgetall", "hmget", "lrange", "xrevrange", "zmscore", "zrange")
 
 
@@ -622,7 +658,7 @@ def test_twenty_tabs_cost_redis_the_reads_of_one(serve, sweep_of, begin, redis: 
                 assert set(pool.map(lambda _: served.changes(sweep.id, moment), range(tabs))) == {
                     304
                 }
-                reads = commands(redis, "xread")
+                reads = commands(redis, "xread") // 2  # and whether anything changed meanwhile
                 assert reads <= time.monotonic() - began + 1 < DEADLINE_S
         return commands(redis, *READS) / reads
 

@@ -25,14 +25,13 @@ from hpq_views.page.sweep_data import (
     encode_objectives,
     encode_scale,
     encode_trials,
-    read_sweep,
 )
+from hpq_views.page.sweep_reads import read_changes, read_sweep
 from hpq_views.text.text import clean
 
 _FRESH_S = 1.0  # a younger read serves every tab
 _WAIT_S = 30.0  # for the tab that reads; the first read of 10,000 trials takes seconds
 _IMPORTANCE_S = 20.0  # between two computations of what takes seconds
-_EVENTS = 1_000  # of one read; if there are more, all trials are read again
 _DIGITS = 20  # no moment has more, and int() reads no number of thousands
 
 
@@ -112,7 +111,6 @@ class LiveSweep(Polled):
         self._changed_ms = 0  # the newest moment with a change
         self._changed: dict[int, int] = {}  # the same of each trial that changed since the first
         self._moved: dict[int, int] = {}  # the same of those that came to a front or left it
-        self._event = ""  # the newest that was read
         self._computed_s = 0.0
 
     def _read(self) -> None:
@@ -120,30 +118,18 @@ class LiveSweep(Polled):
         if not self._first or not self._reader.sweeps.exists(self._sid):
             self.data = read_sweep(self._reader, self._sid, self._settings)
             self._known, self._computed_s = self.data.importances, time.monotonic()
-            self._event = self.data.status.last_event
             self._first = self._changed_ms = self.data.status.at_ms
             return
         old = self.data
-        events = self._reader.events.read(self._sid, self._event, count=_EVENTS)
-        if not events and not old.status.running:
+        self.data = read_changes(self._reader, self._settings, old, self._known)
+        if self.data is old:
             return
-        is_behind = len(events) == _EVENTS
-        self.data = read_sweep(
-            self._reader,
-            self._sid,
-            self._settings,
-            None if is_behind else old,
-            {event.trial for event in events if event.trial},
-            self._known,
-        )
-        if events:
-            self._event = self.data.status.last_event if is_behind else events[-1].id
         if time.monotonic() - self._computed_s >= _IMPORTANCE_S and self.data.trials != old.trials:
             self._computed_s = math.inf
             threading.Thread(target=self._compute, args=(self.data,), daemon=True).start()
         before = {t.id.number: t for t in old.trials}
         numbers = [t.id.number for t in self.data.trials if before.get(t.id.number) != t]
-        if numbers or events:
+        if numbers or self.data.status.last_event != old.status.last_event:
             self._changed_ms = self.data.status.at_ms
             self._changed.update(dict.fromkeys(numbers, self._changed_ms))
             fronts = [set(one.front.numbers if one.front else ()) for one in (old, self.data)]

@@ -15,7 +15,8 @@ from hpq.errors import HpqError
 from hpq_views.command_output.logs import LINES, read_log
 from hpq_views.page.curve_reads import RUNTIME, read_more
 from hpq_views.page.render import part
-from hpq_views.page.sweep_data import MOST_POINTS, SweepData, read_sweep
+from hpq_views.page.sweep_data import MOST_POINTS, SweepData
+from hpq_views.page.sweep_reads import read_sweep
 from hpq_views.page.trial_data import (
     CAPTIONS,
     HELD_BYTES,

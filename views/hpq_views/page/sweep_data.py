@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,27 +13,23 @@ from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import Goal, Metric, SweepView
 from hpq.domain.trial import Json, TrialState, TrialView
 from hpq.search.replicates import first_of_set
-from hpq.settings import Settings
-from hpq.store.reader import StoreReader
 from hpq_views.analysis.importance import Importance
 from hpq_views.analysis.output_records import finite
 from hpq_views.analysis.pareto_front import Front, front_of, metrics_of
-from hpq_views.analysis.rank_results import Standings, ranked, result_of, standings_of
-from hpq_views.analysis.selection import drawn_trials, read_front
+from hpq_views.analysis.rank_results import Standings, ranked, standings_of
+from hpq_views.analysis.selection import drawn_trials
 from hpq_views.analysis.space import are_numbers, is_log, space_of
 from hpq_views.analysis.summary import SweepSummary, summaries_of
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.analysis.winner_evidence import MOST_JUDGED, Winner, judge_winner
-from hpq_views.page.curve_reads import read_first, step_metrics, system_metrics
-from hpq_views.page.curves import POINTS, Curve, pack_curves, points_of, thinned
+from hpq_views.analysis.winner_evidence import Winner
+from hpq_views.page.curve_reads import step_metrics, system_metrics
+from hpq_views.page.curves import POINTS, Curve, pack_curves, points_of
 from hpq_views.page.trial_table import encode_table
 from hpq_views.text.charts import axis_of, is_wide
 from hpq_views.text.text import clean, value
 
-_MOST_TRIALS = 10_000  # of a page: the first by rank
 MOST_POINTS = 200_000  # of a file: of the sweep's metric, and of all others; 1 MB each
 _MEMBERS = 8  # of a front, on the first screen
-_RUNNING = 64  # running trials that the ETA counts one by one
 _EXACT = 2**53  # JavaScript's integers; a larger one is sent as text
 _STATES = [state.value for state in TrialState]
 
@@ -144,84 +140,6 @@ class SweepData:
         """The varying parameters, the most important first."""
         ranked = [one.param for one in self.importance.shares]
         return list(dict.fromkeys([*ranked, *self.sweep.varying]))
-
-
-def read_sweep(
-    reader: StoreReader,
-    sid: str,
-    settings: Settings,
-    before: SweepData | None = None,
-    changed: Collection[int] = (),
-    known: Mapping[str, Importance] | None = None,
-    most_points: int = 0,
-) -> SweepData:
-    """Read a sweep with its trials and the curves of its metric.
-
-    With an earlier moment of it, read only the trials that changed or run. A curve has 50 points,
-    or more if all have at most `most_points`.
-
-    Raises:
-        NotFound: the sweep does not exist, or was removed meanwhile.
-    """
-    status = reader.status(sid, _RUNNING, top=2, recent=3)
-    of_all = before.of_all if before else None
-    front = before.front_of_all if before else None
-    unshown = dict(before.unshown) if before else {}
-    if before is not None:
-        wanted = {*changed, *(t.id.number for t in status.running)}
-        fresh = reader.trials.get_many(sid, sorted(wanted))
-    elif status.sweep.counts.total <= _MOST_TRIALS:
-        fresh = list(reader.trials.begun(sid))
-    else:
-        seeds = status.sweep.replicates
-        page = reader.ranking.page(status.sweep, "best", 0, _MOST_TRIALS // seeds)
-        firsts = {first_of_set(status.sweep, number) for number in page}
-        shown = {number for first in firsts for number in range(first, first + seeds)}
-        of_all, fresh = SweepSummary(status.sweep, settings.cache), []
-        for trial in reader.trials.begun(sid):
-            of_all.add([trial])
-            if trial.id.number in shown:
-                fresh.append(trial)
-                continue
-            result = result_of(trial)
-            if result is not None and status.sweep.is_feasible(trial.metrics):
-                unshown[trial.id.number] = result
-        if status.sweep.objectives:
-            front = read_front(reader, [status.sweep])
-            fresh += reader.trials.get_many(sid, sorted(front.numbers - shown))
-    old = before.trials if before else ()
-    # The first trial of a setting stands for it, also while it waits behind its replicates.
-    firsts = {first_of_set(status.sweep, trial.id.number) for trial in fresh}
-    missing = firsts - {trial.id.number for trial in (*old, *fresh)}
-    fresh += reader.trials.get_many(sid, sorted(missing))
-    trials = {t.id.number: t for t in (*old, *fresh)}
-    points = max(POINTS, points_of(len(trials), most_points))
-    longest = before.longest if before else 0
-    curves = dict[int, Curve]()
-    for number, curve in read_first(reader, status.sweep, fresh):
-        longest = max(longest, len(curve))
-        curves[number] = thinned(curve, points)
-    news = [*(t.objective for t in fresh), *(v for curve in curves.values() for _, v in curve)]
-    every = [trials[n] for n in sorted(trials)]
-    data = SweepData(
-        status=status,
-        trials=every,
-        curves={**(before.curves if before else {}), **curves},
-        winner=None,
-        unshown=unshown,
-        known=known,
-        cache=settings.cache,
-        of_all=of_all,
-        front_of_all=front,
-        points=points,
-        longest=longest,
-        was_log=None
-        if before is None
-        else before.is_log and not any(v is not None and v <= 0 for v in news),
-    )
-    best = data.standings.best(trials, MOST_JUDGED)  # of this moment, as all else on the page
-    winner = judge_winner(reader, status.sweep, best, None if of_all else every)
-    return replace(data, status=replace(status, best=tuple(best[:2])), winner=winner)
 
 
 def encode_sweep(data: SweepData) -> dict[str, Any]:
