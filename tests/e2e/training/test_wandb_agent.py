@@ -160,10 +160,15 @@ def test_an_open_ended_sweep_goes_on_after_its_script_for_another_agent_between_
     """, {})  # fmt: skip
     sid = sweep_of(lab)
     other = WorkerPresence(name="o", host="h", queue="default", fields={"only": sid})
-    TrialStore(StoreContext.open(lab.redis, lab.keys)).present(
-        other, idle=True, lifetime_ms=600_000
-    )
-    (lab.code / "go").touch()
+    store = TrialStore(StoreContext.open(lab.redis, lab.keys))
+
+    def has_ended() -> bool:
+        """Report the other agent, as it does itself: one that is silent for long is gone."""
+        store.present(other, idle=True, lifetime_ms=600_000)
+        (lab.code / "go").touch()
+        return script.process.poll() is not None
+
+    lab.wait_until(has_ended, "the end of the script", every_s=0.2)
     script.ends()
     assert lab.reader.sweeps.get(sid).state is SweepState.RUNNING
 
