@@ -187,7 +187,7 @@ class Chaos:
     def is_over(self, sid: str) -> bool:
         """True once a sweep has ended; a sweep that is held would never end."""
         sweep = self.lab.reader.sweeps.get(sid)
-        assert not sweep.held, sweep.held
+        assert not sweep.why_held, sweep.why_held
         return sweep.state.is_over
 
     @property

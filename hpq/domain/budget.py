@@ -13,7 +13,6 @@ from hpq.domain.usage import short
 from hpq.notice import plural
 
 HOUR_MS = 3_600_000
-_HOURS, _UNTIL = "budget.gpu_hours", "budget.until"  # keys by which lua/lib/prelude.lua holds
 NEAR = 0.8  # of a budget's hours; lua/lib/prelude.lua tells once
 
 
@@ -80,16 +79,18 @@ class Budget:
     def __str__(self) -> str:
         return self.usage + (f", until {clock(self.until_ms)}" if self.until_ms else "")
 
-    def why(self, held: str) -> str:
-        """Return why a sweep is held, in words; `held` is the text that Redis holds."""
-        if held == _HOURS:
-            return f"no waiting trial fits its budget: {self._used}"
-        return f"no waiting trial would end by {clock(self.until_ms)}" if held == _UNTIL else held
+    def why(self, bound: str) -> str:
+        """Return why the key of a budget, `budget.gpu_hours` or `budget.until`, holds a sweep."""
+        if bound == "budget.until":
+            return f"no waiting trial would end by {clock(self.until_ms)}"
+        return f"no waiting trial fits its budget: {self._used}"
 
-    def change(self, held: str) -> str:
-        """Return the words for `hpq set` that end such a hold; "" for any other hold."""
+    def change(self, bound: str) -> str:
+        """Return the words for `hpq set` that end a hold by such a key."""
+        if bound == "budget.until":
+            return f"{bound}=none"
         more = short(1.5 * max(self.budget_ms, self.spent_ms + self.trial_ms) / HOUR_MS)
-        return {_HOURS: f"{_HOURS}={more}", _UNTIL: f"{_UNTIL}=none"}.get(held, "")
+        return f"{bound}={more}"
 
 
 def clock(ms: int) -> str:

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
+from hpq.domain.stored_state import Hold, StoredState, TargetReached
 from hpq.domain.trial import Json, TrialState
 from hpq.notice import Notice
 
@@ -34,7 +35,7 @@ NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
 class SweepState(StrEnum):
-    """State of a sweep: computed from flags and counts, never stored."""
+    """State of a sweep as views show it: computed from the stored one and the counts."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -47,6 +48,15 @@ class SweepState(StrEnum):
     def is_over(self) -> bool:
         """True if no trial of the sweep will run again by itself."""
         return self in (SweepState.FINISHED, SweepState.CANCELLED)
+
+
+_WITH_OPEN_TRIALS = {
+    StoredState.OPEN: SweepState.RUNNING,
+    StoredState.PAUSED: SweepState.PAUSED,
+    StoredState.HELD: SweepState.HELD,
+    StoredState.STOPPED: SweepState.STOPPING,
+    StoredState.CANCELLED: SweepState.STOPPING,
+}
 
 
 class Goal(StrEnum):
@@ -130,15 +140,6 @@ class EarlyTerminate:
     eta: float = 3.0
     strict: bool = True
     min_trials: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetReached:
-    """The trial whose value reached the metric's target and so ended the sweep."""
-
-    trial: int
-    value: float
-    target: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,11 +322,10 @@ class SweepView(RunnableSweep):
     tags: tuple[str, ...] = ()
     note: str = ""  # what users write about it
     run_project: str = ""  # of the first run whose script names one (`project=` of wandb.init)
-    flag: str = ""  # "", paused, stopped, cancelled
-    held: str = ""  # why the breaker holds the sweep, one line; or the key of the budget that does
+    stored: StoredState = StoredState.OPEN
+    why: Hold | TargetReached | None = None  # of a sweep that is held, or that its target stopped
     budget: Budget | None = None
     least_ms: int = 0  # longest run that the end of an allocation cut off; 0: none
-    reached: TargetReached | None = None
     unstored: int = 0  # trials whose files wait for their store
     unkept: int = 0  # trials with files that are in no store and wait for none
     unkept_why: Notice | None = None  # of the last one, which the text names
@@ -335,13 +335,26 @@ class SweepView(RunnableSweep):
 
     @property
     def state(self) -> SweepState:
-        """The state of the sweep."""
-        return sweep_state(self.flag, self.held, self.counts)
+        """The state that views show, from the stored one and the counts."""
+        counts, is_cancelled = self.counts, self.stored is StoredState.CANCELLED
+        if counts.queued or counts.running or (counts.to_come and not is_cancelled):
+            return _WITH_OPEN_TRIALS[self.stored]
+        return SweepState.CANCELLED if is_cancelled else SweepState.FINISHED
+
+    @property
+    def hold(self) -> Hold | None:
+        """Why the sweep is held; None if it is not."""
+        return self.why if isinstance(self.why, Hold) else None
+
+    @property
+    def reached(self) -> TargetReached | None:
+        """The trial that reached the target; None if the sweep did not stop at it."""
+        return self.why if isinstance(self.why, TargetReached) else None
 
     @property
     def is_stopped(self) -> bool:
         """True after `hpq stop`; False if the sweep stopped at its target."""
-        return self.flag == "stopped" and self.reached is None
+        return self.stored is StoredState.STOPPED and self.reached is None
 
     @property
     def project(self) -> str:
@@ -352,18 +365,22 @@ class SweepView(RunnableSweep):
     @property
     def is_over_budget(self) -> bool:
         """True if the sweep is held because none of its waiting trials fits its budget."""
-        return self.state is SweepState.HELD and self.held.startswith("budget.")
+        is_budget = self.hold is not None and self.hold.cause.is_budget
+        return is_budget and self.state is SweepState.HELD
 
     @property
     def why_held(self) -> str:
         """Why the sweep is held, in words; "" if it is not."""
-        return self.budget.why(self.held) if self.budget else self.held
+        if self.hold and self.hold.cause.is_budget and self.budget:
+            return self.budget.why(self.hold.cause)
+        return self.hold.text if self.hold else ""
 
     @property
     def resumed_by(self) -> str:
         """The command that lets trials of a paused or held sweep start again."""
-        change = self.budget.change(self.held) if self.budget else ""
-        return f"hpq set {self.id} {change}" if change else f"hpq resume {self.id}"
+        if self.hold and self.hold.cause.is_budget and self.budget:
+            return f"hpq set {self.id} {self.budget.change(self.hold.cause)}"
+        return f"hpq resume {self.id}"
 
 
 def refusal_of_schema(schema: int) -> str:
@@ -378,17 +395,3 @@ def is_same_goal(one: RunnableSweep, other: RunnableSweep) -> bool:
     same = len(one.objectives) == len(other.objectives) and is_same_metric(one.metric, other.metric)
     pairs = zip(one.objectives, other.objectives, strict=False)
     return same and one.constraints == other.constraints and all(is_same_metric(*p) for p in pairs)
-
-
-def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:
-    """Compute the state of a sweep from its flag, its hold and its counts."""
-    if flag == "cancelled":
-        is_over = counts.running == counts.queued == 0
-        return SweepState.CANCELLED if is_over else SweepState.STOPPING
-    if counts.queued == 0 and counts.running == 0 and not counts.to_come:
-        return SweepState.FINISHED
-    if flag == "stopped":
-        return SweepState.STOPPING
-    if held:
-        return SweepState.HELD
-    return SweepState.PAUSED if flag == "paused" else SweepState.RUNNING

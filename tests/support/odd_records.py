@@ -47,7 +47,7 @@ ODD = (
 AT_TIMES = {
     SWEEP: "sampler search run_cap objectives constraints idle_s idle_below replicates file:2"
     " made:x suggest_until suggest_token restored_ms near_ms trial_ms n_unreported"
-    " n_cancelled n_diverged note unstored",
+    " n_cancelled n_diverged note unstored why",
     RUNNING: "kind error fingerprint restarted gone thinned reused seed pruning before_ms stop"
     " reaped lost lost_step lost_hosts avoid avoid_ms unbegun failed_step resumes again"
     " c:user_error unstored best_value usage artifacts ended_ms ran_ms closed m:other",
@@ -70,9 +70,8 @@ def fill(redis: Redis, sweep_of: Callable[..., SweepView], store: TrialStore) ->
         provenance={"file": "s.yaml", "host": "h", "git": {"commit": "abc"}, "text": "x: 1\n"},
     )  # fmt: skip
     sweep_of(1, OTHER, digest="other")
-    reached = dumps({"trial": 1, "value": 1.0, "target": 0.5})
     file = '1790000000000 2 {"spec":{},"text":"x: 1"}'
-    more = {"file:1": file, "made:tpe": "2", "reached": reached, "bands": "1 3", "may_run": "3"}
+    more = {"file:1": file, "made:tpe": "2", "bands": "1 3", "may_run": "3"}
     more |= {"outside": "2 3 ", "unkept": "1", "unkept_why": "2 files-not-kept why"}
     redis.hset(SWEEP, mapping={**more, "least_ms": "5", "no_more": ""})
     refuses = dumps({OTHER: {"code": "worker-fault", "text": "t"}})

@@ -22,6 +22,7 @@ from hpq.domain.attempt import (
 )
 from hpq.domain.budget import Budget
 from hpq.domain.identity import ParameterSet
+from hpq.domain.stored_state import StoredState
 from hpq.domain.sweep import EarlyTerminate, Goal, Launch, Metric, SweepView, TerminationRule
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
@@ -43,6 +44,7 @@ SID = "machine-00000"
 GOOD = [TrialState.FINISHED, TrialState.PRUNED, TrialState.CANCELLED]
 KINDS = [FailureKind.USER_ERROR, FailureKind.KILLED, FailureKind.OUT_OF_MEMORY]
 ENDS = {"finished", "failed", "pruned", "cancelled"}
+CLOSED = (StoredState.STOPPED, StoredState.CANCELLED)
 
 
 def row(number: int) -> NewRow:
@@ -209,7 +211,7 @@ class Machine(RuleBasedStateMachine):
             assert self.books() == before
         except UserError:
             sweep = self.reader.sweeps.get(SID)
-            assert sweep.flag in ("stopped", "cancelled") or sweep.state.is_over
+            assert sweep.stored in CLOSED or sweep.state.is_over
         if verb == "pause":
             assert self.store.claim(self.workers[0], nonce="p", lease_ms=LEASE) == Nothing()
 
@@ -317,7 +319,7 @@ def each_attempt_that_ended_is_spent_once(seen: Seen) -> None:
 def the_demand_is_what_could_run(seen: Seen) -> None:
     sweep = seen.sweep
     queued, running = sweep.counts.queued + int(sweep.counts.to_come), sweep.counts.running
-    if sweep.flag or sweep.held:
+    if sweep.stored is not StoredState.OPEN:
         claimable = 0
     elif sweep.max_parallel:
         claimable = max(0, min(queued, sweep.max_parallel - running))

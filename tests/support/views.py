@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hpq.domain.stored_state import Cause, Hold, StoredState
 from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import TrialId, TrialState, TrialView
 
@@ -13,6 +14,11 @@ def sweep_view(**fields: object) -> SweepView:
     launch = Launch(trainer="digits")
     base = {"id": SID, "name": "demo", "digest": "", "launch": launch}
     return SweepView(**{**base, **fields})  # type: ignore[arg-type]
+
+
+def held(text: str) -> dict[str, object]:
+    """Return the fields of a sweep whose trials fail alike."""
+    return {"stored": StoredState.HELD, "why": Hold(cause=Cause.ALIKE, text=text)}
 
 
 def trial_view(number: int = 1, **fields: object) -> TrialView:

@@ -15,7 +15,7 @@ local KEPT_CALLS = 20 * 17  -- bytes: the words of the newest 20 calls, a blank 
 local args = cjson.decode(ARGV[1])
 local sid, first, count = args.sweep, tonumber(args.first), (#ARGV - 1) / 2
 local params = sweep_key(sid, 'params')
-local s = read_sweep(sid, 'reached', 'outside', 'varying', 'last_added')
+local s = read_sweep(sid, 'outside', 'varying', 'last_added')
 if not s.queue then return {'unknown', '', 0} end
 
 local function all_varying()
@@ -30,7 +30,7 @@ end
 
 local calls = s.last_added or ''
 if string.find(calls, args.call, 1, true) then return {'ok', s.queue, tickets(s)} end
-if s.flag == 'cancelled' or s.flag == 'stopped' and not is_set(s.reached) then return {'over', '', 0} end
+if is_closed(s) and cause(s) ~= 'target' then return {'over', '', 0} end
 local bound = used_up(s)
 if bound ~= '' then return {'budget', bound, 0} end
 if redis.call('HLEN', params) ~= first - 1 then return {'behind', '', 0} end
@@ -59,9 +59,8 @@ local want = sweeps().changing(s, function()
   if args.outside ~= '' then set(s, 'outside', (s.outside or '') .. args.outside) end
   -- A search suggests as many trials as without these.
   if is_set(s.sampler) and tonumber(s.run_cap or 0) > 0 then add(s, 'run_cap', count) end
-  if is_set(s.reached) then
-    set(s, 'reached', '')
-    set(s, 'flag', '')
+  if is_closed(s) then
+    set_state(s, 'open')
     set(s, 'past_target', '1')
   end
   sweeps().open(s)

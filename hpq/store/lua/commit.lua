@@ -32,7 +32,7 @@ if unstored ~= '' then files().store_of(unstored) end
 -- Decides whether a failed trial is requeued: returns the reply, the reason, and the host that its next
 -- attempt avoids; nothing if it ends.
 local function decide_retry(s, t, mark, tail, in_a_row)
-  if args.evidence == 'tampering' or s.flag == 'stopped' or s.flag == 'cancelled' or t.stop then return end
+  if args.evidence == 'tampering' or is_closed(s) or t.stop then return end
 
   -- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
   local worker = t.worker or ''

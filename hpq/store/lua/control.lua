@@ -10,7 +10,7 @@ local s, waiting = read_sweep(sid), sweep_key(sid, 'waiting')
 if not s.queue then return {'unknown', '', 0, 0, 0} end
 is_full()  -- the writes below succeed on a full server
 local touched, reply, is_more = 0, 'ok', false
-local flag, is_over = s.flag, is_done(s)
+local is_over = is_done(s)
 
 local function stop_running(n)
   touched = touched + redis.call('HSET', trial_key(sid, n), 'stop', 'stop')  -- once, if sent twice
@@ -19,32 +19,31 @@ end
 local verbs = {}
 
 function verbs.pause()
-  if is_over then
+  if is_over or is_closed(s) then
     reply = 'over'
-  elseif flag == '' then
-    set(s, 'flag', 'paused')
-  elseif flag ~= 'paused' then
-    reply = 'over'
+  else
+    set_state(s, 'paused')
   end
 end
 
 function verbs.resume()
-  if flag == 'paused' then set(s, 'flag', '') elseif flag ~= '' then reply = 'over' end
-  for _, field in ipairs({'held', 'tail'}) do set(s, field, '') end
+  if is_closed(s) then
+    reply = 'over'
+  else
+    set_state(s, 'open')
+    set(s, 'tail', '')
+  end
 end
 
 function verbs.stop()
-  if not is_over then
-    set(s, 'flag', 'stopped')
-    set(s, 'reached', '')  -- a person ended it, not its target: `append` opens it no more
-  end
+  if not is_over then set_state(s, 'stopped') end  -- without a cause: `append` opens it no more
   sweeps().close_search(s, 'stopped')
   touched, is_more = ends().cancel_all_waiting(s, true)
 end
 
 function verbs.cancel()
   if #ARGV == 2 then
-    if not is_over then set(s, 'flag', 'cancelled') end
+    if not is_over then set_state(s, 'cancelled') end
     sweeps().close_search(s, 'cancelled')
     touched, is_more = ends().cancel_all_waiting(s)
     for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do stop_running(n) end

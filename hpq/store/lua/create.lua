@@ -18,7 +18,7 @@ if other and not args.again and redis.call('EXISTS', sweep_key(other)) == 1 then
   redis.call('DEL', staged, unpack(rows))
   return {'exists', other}
 end
-redis.call('HSET', name, 'created_ms', NOW_MS, 'flag', '', 'held', '')
+redis.call('HSET', name, 'created_ms', NOW_MS, 'state', 'open', 'why', '')
 redis.call('HSET', name, unpack(ARGV, 2))
 for _, row in ipairs(rows) do redis.call('PERSIST', row) end
 sharing().hold_code(sid)

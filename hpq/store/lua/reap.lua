@@ -52,7 +52,7 @@ end
 -- await_leases for its worker after the last heartbeat: the worker may be cut off, and its result
 -- counts. A trial that a person cancelled does not wait.
 local function awaits_worker(s, t)
-  local is_to_end = t.stop == 'prune' or s.flag == 'stopped'
+  local is_to_end = t.stop == 'prune' or s.state == 'stopped'
   local until_ms = tonumber(t.beat_ms or 0) + await_ms
   if t.stop == 'stop' or not is_to_end or NOW >= until_ms then return false end
   redis.call('ZADD', key('leases'), int(math.min(until_ms, NOW + lease)), t.SID .. '/' .. t.N)
@@ -63,7 +63,7 @@ end
 -- that a `hpq cancel` or `stop` that crashed has left.
 local function end_rest_of_stopped(sid)
   local s, ended = read_sweep(sid), 0
-  if s.flag ~= 'stopped' and s.flag ~= 'cancelled' then return 0 end
+  if not is_closed(s) then return 0 end
   sweeps().changing(s, function()
     for _, n in ipairs(redis.call('ZRANGEBYSCORE', sweep_key(sid, 'waiting'), '-inf', 0, 'LIMIT', 0, 100)) do
       local beat_ms = tonumber(redis.call('HGET', trial_key(sid, n), 'beat_ms') or 0)
@@ -72,7 +72,7 @@ local function end_rest_of_stopped(sid)
         ended = ended + 1
       end
     end
-    ended = ended + ends().cancel_all_waiting(s, s.flag == 'stopped')
+    ended = ended + ends().cancel_all_waiting(s, s.state == 'stopped')
   end)
   return ended
 end
@@ -167,7 +167,7 @@ local function book(queue_, rooms_left)
       owner_of[sid], busy[owner] = owner, (busy[owner] or 0) + s.RUNNING
       sum = sum + tonumber(int(demand(s)))
       want = want + useful_tickets(s)
-      if is_set(s.held) then held = held + 1 end
+      if s.state == 'held' then held = held + 1 end
     end)
   end
   rewrite(key('q', queue_, 'owners'), owner_of)

@@ -47,9 +47,8 @@ end
 local want = sweeps().changing(s, function()
   for i = 2, #ARGV do touched = touched + retry(ARGV[i]) end
   if touched == 0 then return end
-  if is_set(s.held) then set(s, 'tail', '') end  -- the sweep resumes
-  for _, field in ipairs({'held', 'reached'}) do set(s, field, '') end
-  if s.flag ~= 'paused' then set(s, 'flag', '') end
+  if s.state == 'held' then set(s, 'tail', '') end
+  if s.state ~= 'paused' then set_state(s, 'open') end
   sweeps().open(s)
 end)
 return {'ok', want[1], want[2], touched}

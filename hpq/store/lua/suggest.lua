@@ -72,7 +72,7 @@ end
 -- One trial for each worker that may claim it, at most max_parallel and what fits the budget, but one may wait
 -- for running trials to free hours; none while the sweep is paused or held.
 local function ahead()
-  if is_set(s.flag) or is_set(s.held) then return 0 end
+  if s.state ~= 'open' then return 0 end
   local live, cap = #workers().candidates(s), tonumber(s.max_parallel) or 0
   if is_set(s.budget_ms) then live = math.min(live, math.max(1, (affordable(s)))) end
   return cap > 0 and math.min(live, cap) or live

@@ -15,6 +15,7 @@ from hpq.domain.attempt import REASON_WORDS, Reason
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
 from hpq.domain.status import DurationStats
+from hpq.domain.stored_state import Cause, Hold, StoredState, TargetReached
 from hpq.domain.sweep import (
     MOST_REPLICATES,
     SCHEMA,
@@ -29,7 +30,6 @@ from hpq.domain.sweep import (
     Returned,
     RunnableSweep,
     SweepView,
-    TargetReached,
     TerminationRule,
     Wandb,
     refusal_of_schema,
@@ -173,18 +173,29 @@ def decode_sweep(
         tags=r.parse("tags", (), _names),
         note=r.text("note"),
         run_project=r.text("run_project"),
-        flag=r.text("flag"),
-        held=r.text("held"),
+        stored=_decode_state(r),
+        why=r.parse("why", None, _decode_why),
         budget=_decode_budget(r),
         least_ms=r.count("least_ms"),
         unstored=r.count("unstored"),
         unkept=r.count("unkept"),
         unkept_why=r.parse("unkept_why", None, _decode_unkept),
         returned=r.parse("returned", None, _decode_returned),
-        reached=r.parse("reached", None, _REACHED.parse),
         bands=r.parse("bands", (), _bands),
         counts=r.counts(queued, running, dropped),
     )
+
+
+def _decode_state(r: Reader) -> StoredState:
+    """Decode the state that scripts compare; without one, no script opens the sweep."""
+    with decoding(f"{r.key}: field state"):
+        return StoredState(r.text("state"))
+
+
+def _decode_why(text: str) -> Hold | TargetReached:
+    """Decode why a sweep is held, or was stopped by its target: `alike 5 of 5 trials failed: …`."""
+    cause, _, rest = text.partition(" ")
+    return _REACHED.parse(rest) if cause == "target" else Hold(cause=Cause(cause), text=cut(rest))
 
 
 def _decode_unkept(text: str) -> Notice:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from hpq.access.session import Session
 from hpq.code import signing
 from hpq.domain.identity import ParameterSet, digest
+from hpq.domain.stored_state import StoredState
 from hpq.domain.sweep import Counts, SweepView
 from hpq.domain.trainer_specs import built_in_launch, is_built_in
 from hpq.domain.trial import TrialView
@@ -66,7 +67,7 @@ def enqueue_confirmation(
         seed=seed, replicates=seeds,
         metric=replace(sweep.metric, target=None) if sweep.metric else None,
         method="grid", sampler="", search="", run_cap=0, made={}, no_more="", early=None,
-        flag="", held="", budget=None, reached=None, bands=(), files=(),
+        stored=StoredState.OPEN, why=None, budget=None, bands=(), files=(),
         outside=frozenset(), counts=Counts(), tags=(CONFIRMS + sweep.id,),
     )  # fmt: skip
     confirmation, sign = signing.signed(key, prefix, confirmation)

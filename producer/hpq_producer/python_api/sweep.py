@@ -267,7 +267,7 @@ class Sweep:
         if now.is_over_budget:
             raise OverBudget(f"{self.id} is held: {now.why_held}; `{now.resumed_by}`")
         if now.state is SweepState.HELD:
-            text = f"{self.id} is held: {clean(now.held)}; `hpq show {self.id}`"
+            text = f"{self.id} is held: {clean(now.why_held)}; `hpq show {self.id}`"
             raise Held(text, code="sweep-held")
         self._read = now
         return self

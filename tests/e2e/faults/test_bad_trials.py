@@ -314,7 +314,7 @@ def test_five_equal_failures_hold_the_sweep_and_retry_goes_on(lab) -> None:
     lab.worker()
     lab.wait_until(lambda: lab.reader.sweeps.get(sid).state is SweepState.HELD, "held")
     assert lab.reader.sweeps.get(sid).counts.failed == 5
-    assert lab.reader.sweeps.get(sid).held == "5 of 5 trials failed: KeyError train.py:4"
+    assert lab.reader.sweeps.get(sid).why_held == "5 of 5 trials failed: KeyError train.py:4"
     waited = lab.hpq("wait", sid)
     assert waited.returncode == 5 and "KeyError train.py:4" in waited.stderr + waited.stdout
     lab.write("mended", "")

@@ -95,7 +95,7 @@ def test_a_worker_that_fails_what_passes_elsewhere_steps_back_and_says_why(lab) 
     trials = lab.reader.trials.all(sid)
     failed = [t for t in trials if t.failure]
     assert all(t.host == "sick" for t in failed) and len(failed) < 5
-    assert lab.reader.sweeps.get(sid).held == ""
+    assert lab.reader.sweeps.get(sid).why_held == ""
     assert "worker-suspect" in ids(lab.log(0)) and "KeyError: 'gpu'" in lab.log(0)
 
 
@@ -119,7 +119,7 @@ def test_a_retry_of_bad_trials_leaves_the_sweep_alone(lab) -> None:
     lab.ok("retry", sid)
     lab.wait_over(sid)
     sweep = lab.reader.sweeps.get(sid)
-    assert (sweep.counts.finished, sweep.counts.failed, sweep.held) == (7, 7, "")
+    assert (sweep.counts.finished, sweep.counts.failed, sweep.why_held) == (7, 7, "")
     events = lab.reader.events.read(sid)
     assert sum(e.what == "claimed" for e in events) == 14 + 7
     waited = lab.hpq("wait", sid)
@@ -150,9 +150,9 @@ def test_a_sweep_that_fails_alike_is_held_and_one_line_says_what_to_do(lab, rule
         sid = lab.enqueue(f"{file}max_parallel: 1\n")
         lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.finished == 2, "two that pass")
         lab.ok("set", sid, "max_parallel=0")
-    lab.wait_until(lambda: lab.reader.sweeps.get(sid).held, "the hold")
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).why_held, "the hold")
     lab.wait_until(lambda: not lab.reader.sweeps.get(sid).counts.running, "the end of what ran")
-    counts, held = lab.reader.sweeps.get(sid).counts, lab.reader.sweeps.get(sid).held
+    counts, held = lab.reader.sweeps.get(sid).counts, lab.reader.sweeps.get(sid).why_held
     same, of = (int(word) for word in held.split(" trials failed: KeyError")[0].split(" of "))
     assert held.endswith(" KeyError train.py:5") and (same == of or (same == 8 and of == 10)), held
     assert counts.failed < 10 and counts.queued > 25  # not burned

@@ -12,6 +12,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
+from hpq.domain.stored_state import StoredState
 from hpq.store.reader import StoreReader
 from hpq_ops.manifests.secrets import secret_objects
 from tests.support.commands import stdout_of
@@ -189,7 +190,7 @@ def test_a_viewer_that_writes_is_told_so_in_one_line(users) -> None:
         done = lab.hpq(*words, **as_("viewer"))
         assert len(done.stderr.strip().splitlines()) == 1, done.stderr
         refused(done, "redis-read-only", "hpq-viewer", exit=4)
-    assert lab.reader.sweeps.get(sid).flag == ""
+    assert lab.reader.sweeps.get(sid).stored is StoredState.OPEN
 
 
 def test_a_viewer_archives_all_sweeps(users, tmp_path: Path) -> None:
@@ -218,7 +219,7 @@ EVERYBODY = (
 )  # fmt: skip
 REFUSED_IN_A_SCRIPT = r"NOPERM|permission|can't (run|access)|not allowed from script"
 READERS = (
-    ("HSET", "hpq:s:x", "flag", "paused"), ("DEL", "hpq:sweeps"), ("EXPIRE", "hpq:sweeps", "1"),
+    ("HSET", "hpq:s:x", "state", "paused"), ("DEL", "hpq:sweeps"), ("EXPIRE", "hpq:sweeps", "1"),
     ("RPUSH", "hpq:demand:default", "1"), ("RPUSH", "rq:queue:hpq:hpq:default", "x"),
     ("SCRIPT", "LOAD", "return 1"), ("XADD", "hpq:s:x:events", "*", "e", "x"),
 )  # fmt: skip
@@ -243,7 +244,7 @@ def test_each_user_is_refused_what_is_not_its_business(users) -> None:
             assert redis.ping()
     for role in ("producer", "worker"):  # whatever a script does, it does with its user's rights
         with client(lab, role) as redis:
-            for call in ("'GET', 'other'", "'HGET', 'hpqx:s:x', 'flag'", "'SCRIPT', 'FLUSH'",
+            for call in ("'GET', 'other'", "'HGET', 'hpqx:s:x', 'state'", "'SCRIPT', 'FLUSH'",
                          "'FUNCTION', 'FLUSH'", "'KEYS', '*'", "'CONFIG', 'GET', '*'"):  # fmt: skip
                 with pytest.raises(ResponseError, match=REFUSED_IN_A_SCRIPT):
                     redis.evalsha(redis.script_load(f"return redis.call({call})"), 0)

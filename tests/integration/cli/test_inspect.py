@@ -26,6 +26,7 @@ from redis import Redis
 from hpq.code.signing import sign
 from hpq.domain.attempt import CommitReply, Nothing, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
+from hpq.domain.stored_state import StoredState
 from hpq.domain.sweep import Goal, Launch, Metric, ObjectiveValue, SweepView
 from hpq.domain.trainer_specs import built_in_launch
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
@@ -778,7 +779,7 @@ def test_a_sweep_of_somebody_else_is_not_changed_by_a_key(
     shown.until("pause the sweep?")
     shown.press("y")
     shown.until("her's")
-    assert reader.sweeps.get("demo-00000").flag == ""
+    assert reader.sweeps.get("demo-00000").stored is StoredState.OPEN
 
 
 def test_all_shows_the_sweeps_and_one_that_is_removed_leads_back(

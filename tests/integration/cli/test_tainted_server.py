@@ -92,7 +92,7 @@ def tainted(
     redis.zadd(keys.sweep(SID, "rank"), {"1": 1.5})
     redis.xadd(f"{first}:log", {"d": EVIL.encode() + b"\n" + EVIL.encode("latin-1", "ignore")})
     redis.xadd(keys.sweep(SID, "events"), {"e": "held", "n": 0, "a": 0, "why": EVIL})
-    redis.hset(keys.sweep(SID), "held", EVIL)
+    redis.hset(keys.sweep(SID), mapping={"state": "held", "why": f"alike {EVIL}"})
     forged = (f"evil{EVIL}-00000", "../evil-00000")
     for name in forged:
         redis.copy(keys.sweep(SID), keys.sweep(name))
@@ -241,7 +241,8 @@ def test_a_command_to_copy_is_quoted_whatever_redis_names(store: TrialStore, hpq
 
 def test_a_long_text_is_cut_in_every_view(sweep_of, redis: Redis, hpq) -> None:
     sweep_of(1, SID, owner="me")
-    redis.hset(SWEEP, mapping={"name": "n" * 2**21, "owner": "o" * 2**21, "held": "h" * 2**21})
+    held = {"state": "held", "why": "alike " + "h" * 2**21}
+    redis.hset(SWEEP, mapping={"name": "n" * 2**21, "owner": "o" * 2**21, **held})
     redis.hset(SWEEP, "tags", json.dumps(["t" * 2**21]))
     views = (["ls"], ["ls", "--json"], ["show"], ["show", "--json"], ["watch", "--once"])
     for words in views:

@@ -107,7 +107,7 @@ def test_what_runs_and_the_states_of_workers_are_shown(
         store.present(one, idle=False, lifetime_ms=90_000)
     redis.hset(keys.spent, "ana", 7_200_000)
     sweep_of(1, "held-00000", owner="ben")
-    redis.hset(keys.sweep("held-00000"), "held", "its trials fail alike")
+    redis.hset(keys.sweep("held-00000"), "state", "held")
     reaped(store, "default", lease_ms=90_000, lost_max=3)
     found = figures(scrape())
     assert found["hpq_sweeps_held", "default"] == 1

@@ -13,6 +13,7 @@ from redis import Redis
 from hpq.archive.transfer import restore, write
 from hpq.domain.attempt import CommitReply, Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.budget import Budget
+from hpq.domain.stored_state import Cause, Hold
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.store.control import SweepControl
@@ -94,7 +95,7 @@ def test_no_trial_starts_that_does_not_fit_and_set_goes_on_at_once(
     for one in last[:3]:
         bench.end(one)
     sweep = reader.sweeps.get(SID)
-    assert (sweep.state, sweep.held) == (SweepState.HELD, "budget.gpu_hours")
+    assert (sweep.state, sweep.hold) == (SweepState.HELD, Hold(cause=Cause.GPU_HOURS))
     assert exit_code(sweep, 0.5) == 6 and "budget.gpu_hours=10.5" in sweep.resumed_by
     assert used() == (6, 0) and bench.reserved() == 0
     assert int(redis.hget(keys.settle, "demand:default")) == 0
@@ -105,6 +106,21 @@ def test_no_trial_starts_that_does_not_fit_and_set_goes_on_at_once(
     assert int(redis.hget(keys.settle, "demand:default")) == 1, "as many as fit"
     assert bench.claim(1) and not bench.claim(1)
     assert audit_sweep(reader, SID).violations == ()
+
+
+def test_a_pause_outlives_a_budget_that_is_used_up_and_raised(
+    bench: Bench, sweep_of: MakeSweep, reader: StoreReader, control: SweepControl
+) -> None:
+    sweep_of(9, budget=hours(1))
+    bench.run(1)
+    assert reader.sweeps.get(SID).is_over_budget
+    control.pause(SID)
+    control.set(SID, limits(["budget.gpu_hours=0.5"]))
+    assert reader.sweeps.get(SID).state is SweepState.PAUSED
+    control.set(SID, limits(["budget.gpu_hours=10"]))
+    assert reader.sweeps.get(SID).state is SweepState.PAUSED and not bench.claim(1)
+    control.resume(SID)
+    assert bench.claim(1)
 
 
 def test_eight_workers_that_race_reserve_no_more_than_the_rest(
@@ -224,7 +240,7 @@ def test_a_trial_starts_only_if_it_is_expected_to_end_in_time(
     assert bench.claim(0.5) is None
     bench.end(running)
     sweep = reader.sweeps.get(SID)
-    assert sweep.held == "budget.until" and sweep.resumed_by.endswith("budget.until=none")
+    assert sweep.hold == Hold(cause=Cause.UNTIL) and sweep.resumed_by.endswith("budget.until=none")
     control.set(SID, limits(["budget.until=none"]))
     assert bench.claim(0) is not None
 
@@ -236,7 +252,7 @@ def test_the_reaper_holds_a_sweep_whose_time_passes_while_it_waits(
     store.reap("default", lease_ms=LEASE, lost_max=3)
     redis.hset(keys.sweep(SID), "until_ms", server_ms(redis) - 1)
     store.reap("default", lease_ms=LEASE, lost_max=3)
-    assert reader.sweeps.get(SID).held == "budget.until"
+    assert reader.sweeps.get(SID).hold == Hold(cause=Cause.UNTIL)
     assert int(redis.hget(keys.settle, "demand:default")) == 0
 
 
@@ -302,7 +318,9 @@ def test_a_sweep_of_which_nothing_fits_is_held_from_the_start(
     sweep_of: MakeSweep, redis: Redis, keys: Keys, reader: StoreReader
 ) -> None:
     sweep_of(2, budget=hours(0.5), timeout_s=3600.0)
-    assert reader.sweeps.get(SID).held == "budget.gpu_hours", "no worker starts for it, to reap"
+    assert reader.sweeps.get(SID).hold == Hold(cause=Cause.GPU_HOURS), (
+        "no worker starts for it, to reap"
+    )
     assert int(redis.hget(keys.settle, "demand:default") or 0) == 0
 
 
@@ -343,5 +361,5 @@ def test_a_sweep_that_is_restored_after_its_time_is_held(
     control.remove(SID)
     restore(context, tmp_path / "late.hpq")
     sweep = reader.sweeps.get(SID)
-    assert sweep.held == "budget.until"
+    assert sweep.hold == Hold(cause=Cause.UNTIL)
     assert before and sweep.budget and sweep.budget.spent_ms == before.spent_ms

@@ -12,14 +12,8 @@ from typing import Any
 import pytest
 
 from hpq.domain.attempt import HeartbeatReply, Nothing, Outcome, Reason, ReportBatch, WorkerPresence
-from hpq.domain.sweep import (
-    EarlyTerminate,
-    Goal,
-    Metric,
-    SweepState,
-    TargetReached,
-    TerminationRule,
-)
+from hpq.domain.stored_state import TargetReached
+from hpq.domain.sweep import EarlyTerminate, Goal, Metric, SweepState, TerminationRule
 from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader

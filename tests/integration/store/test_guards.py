@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hpq.domain.attempt import CommitReply, Nothing, Outcome, WorkerPresence
+from hpq.domain.stored_state import Cause, Hold
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
@@ -56,7 +57,7 @@ class Crew:
 
     @property
     def held(self) -> str:
-        return self.reader.sweeps.get(self.sid).held
+        return self.reader.sweeps.get(self.sid).why_held
 
     def demand(self) -> int:
         return int(self.store._redis.llen("hpq:demand:default"))  # type: ignore[arg-type]
@@ -225,7 +226,7 @@ def test_bad_trials_of_a_healthy_sweep_are_retried_last_and_do_not_stop_it(crew)
     assert it.until_it_rests("a", is_bad) == [*range(512, 601), *bad]
 
     sweep = it.reader.sweeps.get(it.sid)
-    assert sweep.state is SweepState.FINISHED and not sweep.held and it.demand() == 0
+    assert sweep.state is SweepState.FINISHED and not sweep.hold and it.demand() == 0
     assert sweep.counts.finished == 576 and sweep.counts.failed == 24
     assert audit_sweep(it.reader, it.sid).violations == ()
 
@@ -342,3 +343,40 @@ def test_retried_trials_without_the_metric_hold_nothing(crew) -> None:
     for _ in range(2):
         it.one("a", lacks())
     assert it.held == ""
+
+
+@pytest.mark.parametrize("outcome", [fails(), lacks()], ids=["fail alike", "lack the metric"])
+def test_a_paused_sweep_is_not_held_and_counts_failures_once_it_resumes(crew, outcome) -> None:
+    it = crew("a")
+    claims = [it.take("a") for _ in range(8)]
+    it.control.pause(it.sid)
+    for claim in claims:
+        it.store.commit(claim, outcome)
+    assert it.reader.sweeps.get(it.sid).state is SweepState.PAUSED
+    it.control.retry(it.sid, [1])
+    assert it.take("a") == Nothing(), "a retry does not end a pause"
+    it.control.resume(it.sid)
+    for _ in range(5 if outcome != lacks() else 3):
+        assert it.held == ""
+        it.one("a", outcome)
+    assert it.held
+
+
+def test_a_person_who_pauses_or_stops_a_held_sweep_decides_over_the_breaker(crew) -> None:
+    it = crew("a")
+    claims = [it.take("a") for _ in range(6)]
+    for claim in claims[:5]:
+        it.store.commit(claim, fails())
+    hold = it.reader.sweeps.get(it.sid).hold
+    assert hold == Hold(cause=Cause.ALIKE, text="5 of 5 trials failed: KeyError a.py:3")
+    event = it.reader.events.read(it.sid)[-1]
+    assert event.fields == {"id": "alike", "why": hold.text}
+    it.control.pause(it.sid)
+    it.control.retry(it.sid, [1])
+    paused = it.reader.sweeps.get(it.sid)
+    assert (paused.state, paused.hold, it.take("a")) == (SweepState.PAUSED, None, Nothing())
+    it.control.stop(it.sid)
+    stopping = it.reader.sweeps.get(it.sid)
+    assert (stopping.state, stopping.is_stopped) == (SweepState.STOPPING, True)
+    it.store.commit(claims[5], fails())
+    assert it.reader.sweeps.get(it.sid).state is SweepState.FINISHED

@@ -291,7 +291,7 @@ def test_a_sweep_whose_first_five_trials_fail_alike_is_held(
     for i in range(5):
         store.commit(take(store, who, str(i)), failed())
     got = reader.sweeps.get(sweep.id)
-    assert got.state is SweepState.HELD and got.held == "5 of 5 trials failed: KeyError a.py:3"
+    assert got.state is SweepState.HELD and got.why_held == "5 of 5 trials failed: KeyError a.py:3"
     assert ask(store, who, "x") == Nothing()
     assert control.retry(sweep.id, [1, 2, 3, 4, 5]) == 5
     assert reader.sweeps.get(sweep.id).state is SweepState.RUNNING

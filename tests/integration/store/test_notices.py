@@ -172,7 +172,7 @@ def test_a_second_end_after_a_retry_and_a_second_hold_are_told_too(
     look(workers)
     control.cancel(sid, [1])
     for why in ("poor data", "no data"):
-        redis.hset(keys.sweep(sid), "held", why)
+        redis.hset(keys.sweep(sid), mapping={"state": "held", "why": f"alike {why}"})
         look(workers)
         assert why in hook.next()
         control.resume(sid)

@@ -10,6 +10,7 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from hpq.domain.attempt import CommitReply, Nothing, Reason, ReportBatch, WorkerPresence
+from hpq.domain.stored_state import Cause
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Artifacts, Claim, TrialId, TrialView
 from hpq.errors import DecodeError
@@ -124,7 +125,7 @@ def test_a_result_of_a_damaged_sweep_is_kept_and_counts_once_the_sweep_is_mended
     redis.hset(SWEEP, "metric", "7")
     assert store.commit(claim, FINISHED) is CommitReply.UNKNOWN
     redis.hset(SWEEP, "metric", metric)
-    assert "damaged" in reader.sweeps.get(SID).held
+    assert reader.sweeps.get(SID).hold.cause is Cause.DAMAGED
     assert store.commit(claim, FINISHED) is CommitReply.DONE
 
 
@@ -150,7 +151,7 @@ def test_every_field_of_a_record_is_decoded(redis: Redis, sweep_of, store: Trial
     more = {
         "sampler": "tpe", "search": "{}", "run_cap": "9", "priority": "1", "max_parallel": "2",
         "retries": "1", "idle_s": "5", "idle_below": "1", "replicates": "2", "bundle": "b",
-        "note": "n", "unstored": "2", "flag": "paused", "held": "h", "no_more": "n",
+        "note": "n", "unstored": "2", "state": "held", "why": "alike h", "no_more": "n",
         "returned": "7 5 stopping",
         "constraints": '["a <= 1"]', "objectives": '[{"name":"a"},{"name":"b"}]',
     }  # fmt: skip
@@ -165,7 +166,7 @@ def test_every_field_of_a_record_is_decoded(redis: Redis, sweep_of, store: Trial
     redis.hset(ENDED, mapping=trial_fields)
     number = TrialId(sweep=SID, number=2)
     trial = trial_codec.decode_trial(ENDED, number, redis.hgetall(ENDED), {}, dropped=False)
-    blank_sweep = decode_sweep(SWEEP, SID, {}, 0, 0, 0)
+    blank_sweep = decode_sweep(SWEEP, SID, {b"state": b"open"}, 0, 0, 0)
     blank_trial = trial_codec.decode_trial(ENDED, number, {}, {}, dropped=False)
     for full, blank in ((sweep, blank_sweep), (trial, blank_trial)):
         same = {f.name for f in fields(full) if getattr(full, f.name) == getattr(blank, f.name)}

@@ -16,6 +16,7 @@ from hpq.domain.attempt import (
     ReportBatch,
     WorkerPresence,
 )
+from hpq.domain.stored_state import StoredState
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.errors import NotFound, UserError
@@ -216,7 +217,7 @@ def test_a_sweep_that_has_finished_stays_finished(
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     store.commit(claim, Outcome(state=TrialState.FINISHED))
     assert getattr(control, verb)(sweep.id) == 0
-    assert reader.sweeps.get(sweep.id).flag == ""
+    assert reader.sweeps.get(sweep.id).stored is StoredState.OPEN
     with pytest.raises(UserError, match="is over"):
         control.pause(sweep.id)
 

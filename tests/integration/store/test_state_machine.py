@@ -15,7 +15,7 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import UserError
 from hpq.store.suggest_lease import SuggestLease
-from tests.support.store_machine import LEASE, SID, TRIALS, Machine, row
+from tests.support.store_machine import CLOSED, LEASE, SID, TRIALS, Machine, row
 
 SIGNER = RowSigner(b"k3y-of-16-letters", "hpq", SID)
 
@@ -74,7 +74,7 @@ class AppendMachine(Machine):
         try:
             self.writer.set_run_cap(SID, most)
         except UserError:
-            assert self.reader.sweeps.get(SID).flag in ("stopped", "cancelled")
+            assert self.reader.sweeps.get(SID).stored in CLOSED
             return
         before = self.books()
         assert self.writer.set_run_cap(SID, most).dropped == 0
@@ -92,7 +92,7 @@ class AppendMachine(Machine):
         try:
             added = self.writer.append(SID, sets, varying=["x"], sign=SIGNER.sign).trials
         except UserError:
-            assert self.reader.sweeps.get(SID).flag in ("stopped", "cancelled")
+            assert self.reader.sweeps.get(SID).stored in CLOSED
             return
         assert added == len({first, first + 1} - known)
         self.total += added

@@ -27,7 +27,7 @@ WEIGHED = replace(PLAIN, objectives=(ACC, MS), constraints=BOUND)
 
 
 def read_back(sweep: SweepView, **edits: str) -> SweepView:
-    row = encode_sweep(sweep) | edits
+    row = encode_sweep(sweep) | {"state": "open"} | edits
     return decode_sweep("key", "s", {k.encode(): v.encode() for k, v in row.items()}, 0, 0, 0)
 
 

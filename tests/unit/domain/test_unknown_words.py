@@ -27,7 +27,7 @@ def trial_of(**fields: str):
 
 
 def read_sweep(**fields: str) -> SweepView:
-    row = {name.encode(): text.encode() for name, text in fields.items()}
+    row = {name.encode(): text.encode() for name, text in {"state": "open", **fields}.items()}
     return sweep_codec.decode_sweep("key", "s", row, 0, 0, 0)
 
 
@@ -57,6 +57,15 @@ def test_a_metric_with_a_goal_that_is_none_makes_the_sweep_unreadable() -> None:
         read_sweep(metric=json.dumps(text | {"goal": "pareto"}))
     metric = read_sweep(metric=json.dumps(text | {"unit": "%"})).metric
     assert metric == Metric(name="loss", goal=Goal.MINIMIZE, take=ObjectiveValue.LAST)
+
+
+@pytest.mark.parametrize("word", ["", *WORDS])
+def test_a_state_or_cause_that_is_not_known_makes_the_sweep_unreadable(word: str) -> None:
+    """No script starts a trial of it, so a view must not show that it runs."""
+    with pytest.raises(DecodeError, match="field state"):
+        read_sweep(state=word)
+    with pytest.raises(DecodeError, match="field why"):
+        read_sweep(state="held", why=f"{word} text")
 
 
 def test_a_sweep_of_a_greater_schema_is_refused_by_name() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hpq.domain.status import Event
-from hpq.domain.sweep import Goal, Metric, TargetReached
+from hpq.domain.stored_state import StoredState, TargetReached
+from hpq.domain.sweep import Goal, Metric
 from hpq.domain.trial import Pruning, TrialState, TrialView
 from hpq.yamlfile.strict_model import value_of
 from hpq_producer.sweepfile.model import CommonKeys
@@ -24,7 +25,8 @@ from tests.support.views import sweep_view, trial_view
 
 SWEEP = sweep_view(
     metric=Metric(name="acc", goal=Goal.MAXIMIZE, target=0.9),
-    reached=TargetReached(trial=7, value=0.95, target=0.9),
+    stored=StoredState.STOPPED,
+    why=TargetReached(trial=7, value=0.95, target=0.9),
 )
 TOLD = Pruning(rule="asha", band=4, rank=8, n=12, threshold=0.50001, value=0.5)
 

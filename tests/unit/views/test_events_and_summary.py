@@ -9,6 +9,7 @@ import pytest
 
 from hpq.domain.budget import Budget
 from hpq.domain.status import Event
+from hpq.domain.stored_state import StoredState
 from hpq.domain.sweep import Counts, Goal, Metric
 from hpq.domain.trial import Failure, FailureKind, Json, TrialState, TrialView
 from hpq.error_codes import ExitCode
@@ -23,7 +24,7 @@ from hpq_views.watch.event_log import event_line
 from hpq_views.why.verdict import exit_code
 from hpq_worker.process import devices
 from tests.support.golden import Golden
-from tests.support.views import sweep_view, trial_view
+from tests.support.views import held, sweep_view, trial_view
 
 SWEEP = sweep_view(metric=Metric(name="test/acc", goal=Goal.MAXIMIZE), varying=("lr",))
 
@@ -66,9 +67,11 @@ def test_one_of_anything_is_not_several() -> None:
 
 
 def test_an_event_of_the_sweep_is_one_line() -> None:
-    assert event_line(Event(id="1-0", what="held", fields={"why": "5 of 5"}), None, SWEEP) == (
-        "held: 5 of 5"
-    )
+    assert event_line(
+        Event(id="1-0", what="held", fields={"id": "alike", "why": "5 of 5"}), None, SWEEP
+    ) == ("held: 5 of 5")
+    spent = Event(id="1-0", what="held", fields={"id": "budget.until", "why": ""})
+    assert event_line(spent, None, SWEEP).endswith("fits budget.until")
     created = Event(id="1-0", what="created", fields={"count": "16"})
     assert event_line(created, None, SWEEP).startswith("demo-00000: 16 trials")
 
@@ -260,13 +263,13 @@ def test_a_trial_that_finished_without_the_metric_is_counted_too() -> None:
         (Counts(finished=2, failed=2, diverged=2), {}, ExitCode.SOME_FAILED),
         (Counts(finished=3, failed=1), {}, ExitCode.SOME_FAILED),
         (Counts(finished=2, pruned=1, cancelled=1), {}, ExitCode.DONE),
-        (Counts(finished=3, cancelled=1), {"flag": "cancelled"}, ExitCode.SOME_FAILED),
-        (Counts(finished=3, cancelled=1), {"flag": "stopped"}, ExitCode.DONE),
-        (Counts(queued=3, failed=5), {"held": "5 of 5"}, ExitCode.HELD),
+        (Counts(finished=3, cancelled=1), {"stored": StoredState.CANCELLED}, ExitCode.SOME_FAILED),
+        (Counts(finished=3, cancelled=1), {"stored": StoredState.STOPPED}, ExitCode.DONE),
+        (Counts(queued=3, failed=5), held("5 of 5"), ExitCode.HELD),
     ],
 )
 def test_the_exit_code_tells_how_a_sweep_ended(
-    counts: Counts, fields: dict[str, str], code: ExitCode
+    counts: Counts, fields: dict[str, object], code: ExitCode
 ) -> None:
     sweep = sweep_view(counts=counts, **fields)
     assert exit_code(sweep, 0.5) is code

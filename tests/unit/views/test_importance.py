@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hpq.domain.stored_state import StoredState
 from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Json
 from hpq_views.analysis.importance import Importance, Share, importance_of
@@ -95,7 +96,7 @@ def test_a_damaged_file_of_a_kept_answer_is_replaced(tmp_path: Path) -> None:
     rng = random.Random(3)
     rows = [_lr_dominates(rng) for _ in range(20)]
     values = [_accuracy(row) for row in rows]
-    sweep = replace(_sweep("lr", "width"), flag="cancelled")
+    sweep = replace(_sweep("lr", "width"), stored=StoredState.CANCELLED)
     found = importance_of(sweep, rows, values, tmp_path)
     (file,) = tmp_path.glob("importance/*")
     whole = file.read_text()

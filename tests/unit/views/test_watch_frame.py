@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from hpq.domain.constraint import Constraint
 from hpq.domain.status import DurationStats, ServerMemory, SweepStatus, Worker
+from hpq.domain.stored_state import Cause, Hold, StoredState
 from hpq.domain.sweep import Counts, Goal, Launch, Metric
 from hpq.domain.trial import Failure, FailureKind, Params, Point, TrialState, TrialView
 from hpq.notice import Notice
@@ -31,7 +32,7 @@ from hpq_views.watch.trial_columns import shown_names
 from hpq_views.why.verdict import needed_actions
 from hpq_views.why.waiting import explain_waiting
 from tests.support.golden import Golden
-from tests.support.views import sweep_view, trial_view
+from tests.support.views import held, sweep_view, trial_view
 
 NOW = 1_000_000
 VARYING = ("max_learning_rate", "batch_size", "optimizer")
@@ -100,12 +101,12 @@ def _text(
     st.integers(1, 80),
     st.integers(0, 30),
     st.text(max_size=60),
-    st.sampled_from(["", "paused", "stopped", "cancelled"]),
+    st.sampled_from(StoredState),
 )
 def test_a_frame_never_exceeds_the_terminal_whatever_is_in_it(
-    columns: int, rows: int, running: int, text: str, flag: str
+    columns: int, rows: int, running: int, text: str, state: StoredState
 ) -> None:
-    scene = _scene(running, held=text, flag=flag, varying=("max_learning_rate", text))
+    scene = _scene(running, **{**held(text), "stored": state}, varying=("max_learning_rate", text))
     broken = _trial(
         50,
         TrialState.FAILED,
@@ -146,7 +147,7 @@ def test_the_verdict_comes_first_and_running_trials_are_shown(size: tuple[int, i
 
 
 def test_cancelled_trials_are_ended_and_counts_have_separators() -> None:
-    (head, *_) = _text(_scene(counts=Counts(cancelled=4), flag="cancelled"))
+    (head, *_) = _text(_scene(counts=Counts(cancelled=4), stored=StoredState.CANCELLED))
     assert "━━━━━━━━━━━━ 4/4  4 cancelled" in head
     (head, *_) = _text(_scene(counts=Counts(queued=1145, finished=1855)), 140, 40)
     assert "1,855/3,000  1,145 queued  1,855 finished" in head
@@ -158,13 +159,14 @@ def test_a_terminal_that_is_too_small_gets_one_line_that_says_so() -> None:
 
 
 def test_what_needs_the_user_stands_above_the_trials() -> None:
-    held, paused = _scene(held="5 of 5 trials failed: KeyError train.py:31"), _scene(flag="paused")
+    failed = _scene(**held("5 of 5 trials failed: KeyError train.py:31"))
+    paused = _scene(stored=StoredState.PAUSED)
     stuck = replace(_scene(running=0), not_taken=Notice("no-worker", "start one"))
     retry, resume = "hpq retry demo-00000", "hpq resume demo-00000"
     cancel = "hpq cancel demo-00000 --where EXPR"
     for scene, codes, words in (
         (
-            held,
+            failed,
             ["sweep-held", "sweep-held-remedy"],
             ["5 of 5 trials failed: KeyError train.py:31", f"{retry}; to drop trials that"],
         ),
@@ -175,7 +177,7 @@ def test_what_needs_the_user_stands_above_the_trials() -> None:
         assert [notice.code for notice in needs] == codes
         above = " ".join(line[2:].strip() for line in _text(scene)[:6])
         assert all(notice.text in above for notice in needs)
-        assert scene is not held or cancel in above
+        assert scene is not failed or cancel in above
         assert all(word in notice.text for word, notice in zip(words, needs, strict=True))
 
 
@@ -193,18 +195,26 @@ def test_files_that_are_not_kept_and_disks_with_little_space_are_named() -> None
 
 
 def test_a_held_sweep_of_local_code_may_have_a_faulty_file() -> None:
-    status = _scene(held="5 of 5 trials failed").sweep_status
+    status = _scene(**held("5 of 5 trials failed")).sweep_status
     status = replace(status, sweep=replace(status.sweep, launch=Launch(bundled=True)))
     remedy = next(n for n in needed_actions(status, None) if n.code == "sweep-held-remedy")
     for words in ("the code or the sweep file", "hpq retry demo-00000"):
         assert words in remedy.text
 
 
+@pytest.mark.parametrize("cause", [Cause.UNREPORTED, Cause.DAMAGED])
+def test_a_hold_that_no_retry_ends_is_resumed(cause: Cause) -> None:
+    status = _scene(stored=StoredState.HELD, why=Hold(cause=cause, text="why")).sweep_status
+    found = needed_actions(status, None)
+    assert [notice.code for notice in found] == ["sweep-held", "sweep-held-remedy"]
+    assert "why" in found[0].text and found[1].text.endswith("hpq resume demo-00000")
+
+
 @pytest.mark.parametrize("size", [(80, 24), (44, 10)])
 def test_what_helps_a_held_sweep_is_not_cut_off(size: tuple[int, int]) -> None:
     why = "5 of 5 trials failed: exit status 1: KeyError: 'gpu' " + "and so on, " * 9
     bound = Launch(program="train.py", code_dir="/code", code="abc")
-    scene = _scene(running=0, held=why, launch=bound)
+    scene = _scene(running=0, launch=bound, **held(why))
     said = " ".join(line.strip("! ") for line in _text(scene, *size))
     # Edited code is another sweep: a retry of this one would fail as before, or wait for ever.
     assert "hpq retry demo-00000" in said and "run the file again" in said

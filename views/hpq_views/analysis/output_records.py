@@ -64,7 +64,7 @@ def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> di
         "name": sweep.name,
         "state": state_word(sweep, why),
         **({"stopped": True} if sweep.is_stopped else {}),
-        "held": sweep.held or None,
+        "held": _held(sweep),
         "total": counts.total,
         "planned": None if counts.is_open_ended else int(counts.planned),
         "open_ended": counts.is_open_ended,
@@ -90,6 +90,13 @@ def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> di
         **_returned(sweep),
         "not_taken": why.record() if why else None,
     }
+
+
+def _held(sweep: SweepView) -> str | None:
+    """Return why a sweep is held: the key of its budget, or a line of text."""
+    if sweep.hold is None:
+        return None
+    return sweep.hold.cause.value if sweep.hold.cause.is_budget else sweep.hold.text
 
 
 def _unkept(sweep: SweepView) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def sweep_lines(
         {
             "sweep": sweep.id,
             "name": sweep.name,
-            "state": state_span(sweep, why).text + (f": {sweep.why_held}" if sweep.held else ""),
+            "state": state_span(sweep, why).text + (f": {sweep.why_held}" if sweep.hold else ""),
             "trials": f"{counts.total:,}: {', '.join(state_counts(sweep))}",
             "waits": why.text if why else "",
             "!": clean(unmet),

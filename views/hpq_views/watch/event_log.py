@@ -63,8 +63,8 @@ def event_line(event: Event, trial: TrialView | None, sweep: SweepView) -> str:
         count = _count(event)
         return f"{sweep.id}: {count} more {_noun(count, 'trial')} queued"
     if event.what == "held":
-        why = clean(event.fields.get("why", ""))
-        return f"held: {'no waiting trial fits ' if why.startswith('budget.') else ''}{why}"
+        cause, why = clean(event.fields.get("id", "")), clean(event.fields.get("why", ""))
+        return f"held: {why or f'no waiting trial fits {cause}'}"
     if event.what == "budget":
         return "80 % of budget.gpu_hours are used"
     if trial is None:

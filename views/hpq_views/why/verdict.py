@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hpq.domain.metric_spelling import metric_warning
 from hpq.domain.status import SweepStatus, Worker, event_ms
+from hpq.domain.stored_state import Cause, StoredState
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.error_codes import ExitCode
@@ -159,7 +160,7 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
     unmet = explain_unreported_metric(status)
     out: list[Notice] = []
     counts = sweep.counts
-    out += _why_waiting(sweep, unmet, unclaimed)
+    out += _why_waiting(sweep, unclaimed)
     if unmet:
         out.append(unmet)
     elif sweep.constraints and counts.finished and not status.best:
@@ -213,15 +214,13 @@ def explain_disks(workers: Iterable[Worker]) -> list[Notice]:
     ]
 
 
-def _why_waiting(
-    sweep: SweepView, unmet: Notice | None, unclaimed: Notice | None
-) -> Iterator[Notice]:
+def _why_waiting(sweep: SweepView, unclaimed: Notice | None) -> Iterator[Notice]:
     """Yield why no trial starts, or soon will not."""
     if sweep.is_over_budget:
         yield Notice("budget-spent", f"held: {sweep.why_held}; {sweep.resumed_by}")
     elif sweep.state is SweepState.HELD:
-        yield Notice("sweep-held", f"held: {clean(sweep.held)}")
-        yield Notice("sweep-held-remedy", _how_to_resume(sweep, unmet))
+        yield Notice("sweep-held", f"held: {clean(sweep.why_held)}")
+        yield Notice("sweep-held-remedy", _how_to_resume(sweep))
     elif sweep.state is SweepState.PAUSED:
         yield Notice("sweep-paused", f"paused; resume: hpq resume {sweep.id}")
     elif not sweep.counts.waits or sweep.state.is_over:
@@ -256,13 +255,13 @@ def explain_unreported_metric(status: SweepStatus) -> Notice | None:
     return Notice("metric-unreported", clean(words)) if words else None
 
 
-def _how_to_resume(sweep: SweepView, unmet: Notice | None) -> str:
-    """Return what to do about a held sweep: with fixed code or file it is another sweep.
-
-    `unmet` is about a trial that does not report the sweep's metric.
-    """
-    if unmet and unmet.text.partition(": ")[2] in clean(sweep.held):
-        return f"to run the other trials without the metric: hpq resume {sweep.id}"
+def _how_to_resume(sweep: SweepView) -> str:
+    """Return what to do about a held sweep: with fixed code or file it is another sweep."""
+    cause, resume = sweep.hold and sweep.hold.cause, f"hpq resume {sweep.id}"
+    if cause is Cause.UNREPORTED:
+        return f"to run the other trials without the metric: {resume}"
+    if cause is Cause.DAMAGED:
+        return f"once its record is mended: {resume}"
     retry = f"hpq retry {sweep.id}"
     drop = f"to drop trials that cannot run: hpq cancel {sweep.id} --where EXPR"
     if not (sweep.launch.code_dir or sweep.launch.bundled):
@@ -293,6 +292,6 @@ def exit_code(sweep: SweepView, best: float | None) -> ExitCode:
     if sweep.state is SweepState.HELD:
         return ExitCode.OVER_BUDGET if sweep.is_over_budget else ExitCode.HELD
     is_blank = sweep.state.is_over and sweep.metric is not None and best is None
-    if sweep.counts.failed or sweep.flag == "cancelled" or is_blank:
+    if sweep.counts.failed or sweep.stored is StoredState.CANCELLED or is_blank:
         return ExitCode.SOME_FAILED
     return ExitCode.DONE

@@ -224,7 +224,7 @@ def _leave(parts: WorkerParts, reader: StoreReader, run_limit: RunLimit) -> Exit
     if caller is None or caller.has_left or parts.signals.is_stopping:
         return run_limit.exit_code
     sweep = reader.sweeps.get(parts.settings.sweep)
-    caller.tell_over(f"sweep {sweep.id} is held: {sweep.why_held}" if sweep.held else "")
+    caller.tell_over(f"sweep {sweep.id} is held: {sweep.why_held}" if sweep.hold else "")
     return ExitCode.DONE
 
 

@@ -68,12 +68,12 @@ end
 
 -- Holds a sweep at its third trial without the sweep's metric if no trial has reported that metric.
 local function hold_if_unreported(s, t, why)
-  if redis.call('HINCRBY', s.KEY, 'n_unreported', 1) ~= 3 then return end
+  if s.state ~= 'open' or redis.call('HINCRBY', s.KEY, 'n_unreported', 1) ~= 3 then return end
   if tonumber(redis.call('HGET', s.KEY, 'n_diverged') or 0) + redis.call('ZCARD', sweep_key(s.SID, 'rank')) > 0 then return end
   for _, m in ipairs(redis.call('ZRANGE', sweep_key(s.SID, 'running'), 0, -1)) do
     if is_set(redis.call('HGET', trial_key(s.SID, m), 'objective')) then return end
   end
-  sweeps().hold(s, t.N, t.attempt, 'the first 3 trials lack the metric: ' .. why)
+  hold(s, t.N, t.attempt, 'unreported', 'the first 3 trials lack the metric: ' .. why)
 end
 
 -- Holds a sweep if the first five trials of the window, or eight of the last ten, fail alike on two
@@ -82,7 +82,7 @@ local function hold_if_alike(s, t, worker, mark, last)
   local same, others = compare(last, worker, mark)
   if not ((same == #last and same >= 5) or same >= 8) then return end
   if others > 0 and others < same or not has_peer(s, worker) then
-    sweeps().hold(s, t.N, t.attempt, same .. ' of ' .. #last .. ' trials failed: ' .. mark)
+    hold(s, t.N, t.attempt, 'alike', same .. ' of ' .. #last .. ' trials failed: ' .. mark)
   end
 end
 

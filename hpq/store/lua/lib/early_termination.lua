@@ -72,12 +72,12 @@ end
 local function stop_at_target(s, t, rule, text)
   local value = tonumber(text)
   if not rule.target or not value or value ~= value or worse(rule, value, rule.target) then return end
-  if s.flag == 'stopped' or s.flag == 'cancelled' then return end
+  if is_closed(s) then return end
   if redis.call('HEXISTS', s.KEY, 'past_target') == 1 then return end  -- trials were added after it was reached
   local touched = 0
   sweeps().changing(s, function()
-    set(s, 'flag', 'stopped')
-    set(s, 'reached', string.format('{"trial":%d,"value":%.17g,"target":%.17g}', t.N, value, rule.target))
+    set_state(s, 'stopped', 'target',
+      string.format('{"trial":%d,"value":%.17g,"target":%.17g}', t.N, value, rule.target))
     sweeps().close_search(s, 'target')
     touched = ends().cancel_all_waiting(s, true)
   end)

@@ -79,7 +79,7 @@ local function end_if_stopped(s, t)
     end
     fields[told + 1], fields[told + 2] = 'best_value', best
     finish(s, t, 'pruned', fields, told)
-  elseif t.stop == 'stop' or s.flag == 'stopped' or s.flag == 'cancelled' then
+  elseif t.stop == 'stop' or is_closed(s) then
     finish(s, t, 'cancelled', {})
   else
     return false

@@ -46,12 +46,12 @@ end
 -- Reads a sweep: what decides whether its trials can be claimed, and the fields in `...`.
 local function read_sweep(sid, ...)
   local name = sweep_key(sid)
-  local f = redis.call('HMGET', name, 'queue', 'owner', 'flag', 'held', 'max_parallel', 'sampler', 'budget_ms',
+  local f = redis.call('HMGET', name, 'queue', 'owner', 'state', 'why', 'max_parallel', 'sampler', 'budget_ms',
     'may_run', ...)
   local s = {
     KEY = name, SID = sid,
     WAITING = redis.call('ZCARD', name .. ':waiting'), RUNNING = redis.call('ZCARD', name .. ':running'),
-    queue = f[1], owner = f[2], flag = f[3], held = f[4], max_parallel = f[5], sampler = f[6], budget_ms = f[7],
+    queue = f[1], owner = f[2], state = f[3], why = f[4], max_parallel = f[5], sampler = f[6], budget_ms = f[7],
     may_run = f[8],
   }
   for i = 1, select('#', ...) do s[select(i, ...)] = f[8 + i] end
@@ -131,6 +131,26 @@ end
 
 local function event(t, what, ...) set(t, 'event_ids', event_ids(t, what, ...)) end
 
+-- Writes the state of a sweep (open, paused, held, stopped or cancelled) and, of one that is held or that its
+-- target stopped, why: an id of hpq/domain/stored_state.py `Cause`, a blank and a text.
+local function set_state(s, state, id, text)
+  set(s, 'state', state)
+  set(s, 'why', id and id .. ' ' .. text or '')
+end
+
+local function is_closed(s) return s.state == 'stopped' or s.state == 'cancelled' end
+
+-- Returns the id of why a sweep is held or stopped; '' without one.
+local function cause(s) return string.match(s.why or '', '^%S*') end
+
+-- Holds an open sweep: no trial starts until a person resumes it, or its budget is raised. True if it was open.
+local function hold(s, n, attempt, id, text)
+  if s.state ~= 'open' then return false end
+  set_state(s, 'held', id, text)
+  sweep_event(s.SID, 'held', n, attempt, 'id', id, 'why', text)
+  return true
+end
+
 -- How many trials of a suggested sweep may still be added (at most COMING, also for an open-ended
 -- sweep); 0 for any other sweep.
 local function to_come(s)
@@ -165,7 +185,7 @@ end
 
 -- How many trials of a sweep could be claimed now, including trials still to be added.
 local function claimable(s)
-  if is_set(s.flag) or is_set(s.held) then return 0 end
+  if s.state ~= 'open' then return 0 end
   local waiting, cap = s.WAITING + to_come(s), tonumber(s.max_parallel) or 0
   if cap > 0 then waiting = math.min(waiting, cap - s.RUNNING) end
   if is_set(s.budget_ms) then waiting = math.min(waiting, (affordable(s))) end
@@ -246,15 +266,9 @@ end
 -- that 80 % are spent.
 local function weigh_budget(s)
   if not is_set(s.budget_ms) then return end
-  local was = s.held or ''
-  local why = s.WAITING + to_come(s) > 0 and used_up(s) or ''
-  if why ~= was and (was == '' or string.find(was, '^budget%.')) then
-    set(s, 'held', why)
-    if why ~= '' then
-      set(s, 'trial_ms', int(expected_ms(s) * (s.gpus or 1)))
-      sweep_event(s.SID, 'held', 0, 0, 'why', why)
-    end
-  end
+  local bound = s.WAITING + to_come(s) > 0 and used_up(s) or ''
+  if s.state == 'held' and string.find(cause(s), '^budget%.') and cause(s) ~= bound then set_state(s, 'open') end
+  if bound ~= '' and hold(s, 0, 0, bound, '') then set(s, 'trial_ms', int(expected_ms(s) * (s.gpus or 1))) end
   local limit, spent = tonumber(s.budget_ms), tonumber(s.spent_ms or 0)
   if limit > 0 and spent >= 0.8 * limit and s.near_ms ~= s.budget_ms then
     set(s, 'near_ms', s.budget_ms)

@@ -1,8 +1,8 @@
--- A sweep as a whole: opened, closed, held, changed in many trials at once.
+-- A sweep as a whole: opened, closed, changed in many trials at once.
 
 local PRIORITY = 1e13  -- ms, more than any time since 1970
 
-local function is_at_rest(s) return is_set(s.held) or is_done(s) end
+local function is_at_rest(s) return s.state == 'held' or is_done(s) end
 
 -- Runs a change of a sweep that may move many trials, and settles it; returns {queue, tickets lacking}. A sweep
 -- that was held, or over, and is no more, may be so again before a worker looks: the next notice is then another.
@@ -32,13 +32,6 @@ local function open(s)
   owners().share(s, {})
 end
 
--- Holds a sweep: no trial starts until a person resumes it.
-local function hold(s, n, attempt, why)
-  if is_set(s.held) then return end
-  set(s, 'held', why)
-  sweep_event(s.SID, 'held', n, attempt, 'why', why)
-end
-
 -- Ends the suggestions of a sweep for a reason (stopped, cancelled, exhausted, …).
 local function close_search(s, why)
   if is_set(s.sampler) and not is_set(s.no_more) then set(s, 'no_more', why) end
@@ -54,9 +47,9 @@ local function hold_damaged(sid, found)
     if string.find(why, passing, 1, true) then error(found, 0) end
   end
   pcall(function()
-    local s = also({KEY = sweep_key(sid)}, 'held')
+    local s = also({KEY = sweep_key(sid)}, 'state')
     s.SID = sid
-    hold(s, 0, 0, 'its record in Redis was damaged; enqueue it again with --reuse: ' .. string.sub(why, 1, 300))
+    hold(s, 0, 0, 'damaged', 'its record in Redis was damaged; enqueue it again with --reuse: ' .. string.sub(why, 1, 300))
     save(s)
   end)
 end
@@ -69,5 +62,5 @@ local function guarded(sid, change)
   hold_damaged(sid, found)
 end
 
-return {PRIORITY = PRIORITY, changing = changing, open = open, hold = hold, close_search = close_search,
+return {PRIORITY = PRIORITY, changing = changing, open = open, close_search = close_search,
   guarded = guarded}
