@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import Any
 
+from hpq.domain.expression import Expression
 from hpq.domain.trial import Json, Params, flatten
 from hpq.search.conditions import (
     MISSING,
@@ -27,7 +27,6 @@ from hpq.search.conditions import (
     nest,
 )
 from hpq.search.distributions import Categorical, Distribution, QuantizedDistribution
-from hpq.search.expressions import Expression
 from hpq.search.grid import MOST, Axis, Lattice, TooMany, in_digits
 
 TRIES = 10_000
@@ -121,7 +120,7 @@ class Space:
             ".".join(path) for path, leaf in leaves.items() if leaf.size != 1 or path in conditional
         ]
         for name, expression in derive:
-            if not set(varying).isdisjoint(expression.names):
+            if any(needed.text in varying for needed in expression.names):
                 varying.append(name)
         for one in followers:
             when = tuple(Condition(c.path, one.lead(c.wanted)) for c in when)
@@ -194,7 +193,7 @@ class Space:
     def check(self, params: Mapping[str, Json]) -> dict[str, Json]:
         """Return a set with its followers and derived parameters, names sorted.
 
-        An expression with an absent parameter gives an absent one, or requires nothing.
+        An expression that lacks an absent parameter gives an absent one, or requires nothing.
 
         Raises:
             Rejected: the set does not run.
@@ -204,9 +203,8 @@ class Space:
         out = self.fill(params)
         values = flatten(out) if self.require else {}
         for place, expression in enumerate(self.require):
-            with suppress(KeyError):
-                if not _compute(expression, values, "require", place):
-                    raise Rejected("require", place)
+            if _compute(expression, values, "require", place) is False:
+                raise Rejected("require", place)
         return out
 
     def fill(self, params: Mapping[str, Json], *, is_zipped: bool = True) -> dict[str, Json]:
@@ -227,8 +225,9 @@ class Space:
             return out
         values = flatten(out) if self.derive else {}
         for name, expression in self.derive:
-            with suppress(KeyError):
-                out[name] = values[name] = _compute(expression, values, "derive", name)
+            value = _compute(expression, values, "derive", name)
+            if value is not None:
+                out[name] = values[name] = value
         return dict(sorted(out.items()))
 
     def complete(self, params: Mapping[str, Json]) -> dict[str, Json] | None:
@@ -284,12 +283,14 @@ class Space:
 
 
 def _compute(expression: Expression, values: Params, *place: str | int) -> Any:
-    """Compute an expression; reject the set if it has no value."""
-    try:
-        return expression.of(values)
-    except ArithmeticError as error:
-        some = ", ".join(f"{name}={values[name]}" for name in expression.names)
-        raise Rejected(*place, reason=f"{error} with {some}") from None
+    """Compute an expression, None if parameters are absent; reject the set if it has no value."""
+    found = expression.of(values.get)
+    names = [one.text for one in expression.names if not one.may_be_text]
+    if found is None and all(name in values for name in names):
+        some = ", ".join(f"{name}={values[name]}" for name in dict.fromkeys(names))
+        reason = f"no value with {some} (a division by zero, or a number above 2^53)"
+        raise Rejected(*place, reason=reason)
+    return found
 
 
 def allows(leaf: Distribution, value: Json, is_grid: bool = False) -> bool:

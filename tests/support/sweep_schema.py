@@ -16,9 +16,9 @@ _BEYOND_A_SCHEMA = {
     **dict.fromkeys(
         (
             "ambiguous-word", "circular-condition", "condition-unmet", "conditions-costly",
-            "duplicate-name", "fractional", "missing-parameter", "no-set-left", "not-a-grid",
-            "outside-space", "replicates-cut", "set-too-large", "too-many-sets", "unknown-macro",
-            "unknown-parameter", "unknown-trainer",
+            "duplicate-name", "expression-invalid", "fractional", "missing-parameter",
+            "no-set-left", "not-a-grid", "outside-space", "replicates-cut", "set-too-large",
+            "too-many-sets", "unknown-macro", "unknown-parameter", "unknown-trainer",
         ),
         ("",),
     ),

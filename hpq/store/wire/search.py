@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from hpq.domain.expression import Expression
 from hpq.domain.sweep import Impute, ObjectiveValue
 from hpq.search.conditions import Condition, Partial, Test
 from hpq.search.distributions import (
@@ -18,7 +19,6 @@ from hpq.search.distributions import (
     Uniform,
     Weighted,
 )
-from hpq.search.expressions import Expression
 from hpq.search.samplers import Sampler, Search
 from hpq.search.space import Follower, Space
 from hpq.store.wire import decode
@@ -99,13 +99,16 @@ def decode_search(key: str, text: str) -> Search:
     """
     with decoding(f"{key}: field search: {text[:60]!r}"):
         data = mapping(text)
+        derive, zipped = data.get("derive", []), tuple(map(_FOLLOWER, data.get("zip", [])))
+        known = {".".join(one["at"]) for one in data["leaves"]} | {one.name for one in zipped}
+        known |= {name for name, _ in derive}
         space = Space(
             tuple((tuple(one["at"]), _READERS[one["kind"]](one)) for one in data["leaves"]),
             tuple(str(name) for name in data["varying"]),
             tuple(Condition(tuple(c["at"]), _PARTIAL(c)) for c in data.get("when", [])),
             tuple(_PARTIAL({"tests": tests}) for tests in data.get("exclude", [])),
-            tuple((str(name), Expression.number(text)) for name, text in data.get("derive", [])),
-            tuple(map(Expression.test, data.get("require", []))),
-            tuple(map(_FOLLOWER, data.get("zip", []))),
+            tuple((str(name), Expression.number(text, known)) for name, text in derive),
+            tuple(Expression.test(text, known) for text in data.get("require", [])),
+            zipped,
         )
         return _SEARCH({**data, "space": space})

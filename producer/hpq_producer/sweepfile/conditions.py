@@ -3,22 +3,21 @@
 `when` lists conditions under which parameters exist, `exclude` parameter sets that do not run. Both
 contain partial sets: `{optimizer: sgd}`, `{optimizer: [sgd, adam]}` (any of), `{layers: {min: 3}}`.
 A partial set that can never match is an error. `derive` lists parameters that are computed from
-others, `require` comparisons that hold for every trial, `zip` parameters whose values go together.
+others, `require` expressions that hold for every trial, `zip` parameters whose values go together.
 """
 
 from __future__ import annotations
 
 import keyword
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from hpq.domain.expression import Expression, InvalidExpression
 from hpq.domain.trial import Json
 from hpq.notice import plural
 from hpq.search.conditions import Condition, Names, Partial, Test, key
 from hpq.search.distributions import Categorical, Distribution
-from hpq.search.expressions import Expression, InvalidExpression
 from hpq.search.space import Follower
 from hpq.yamlfile.problems import KeyPath, Problems, nearest, shown
 from hpq.yamlfile.strict_model import check
@@ -27,6 +26,7 @@ from hpq_producer.sweepfile.parameters import check_name
 
 Leaves = Mapping[Names, Distribution]
 Derived = tuple[tuple[str, Expression], ...]
+_Known = Mapping[str, Sequence[Json]]
 _FORM = "write {optimizer: sgd}, {optimizer: [sgd, adam]} or {layers: {min: 3}}"
 _MAX_SCANNED = 10_000  # values of a parameter that a check compares
 
@@ -190,15 +190,19 @@ def read_derive(data: Json, leaves: Leaves, out: Problems) -> Derived:
         out.add(("derive",), f'{shown(data)} is not a mapping; write {{head: "backbone / 2"}}')
         return ()
     found: dict[str, Expression] = {}
+    known = _known(leaves, data)
     for name, text in data.items():
         path: KeyPath = ("derive", name)
         if any(".".join(p[:n]) == name for p in leaves for n in range(1, len(p) + 1)):
             out.add(path, "is a name of parameters, too; rename one", code="duplicate-name")
         elif check_name(name, path, out):
-            read = _expression(text, path, Expression.number, leaves, tuple(data), out)
+            read = _expression(text, path, Expression.number, known, out)
             if read is not None:
                 found[name] = read
-    needs = {name: [n for n in one.names if n in found] for name, one in found.items()}
+    needs = {
+        name: [needed.text for needed in one.names if needed.text in found]
+        for name, one in found.items()
+    }
     try:
         return tuple((name, found[name]) for name in TopologicalSorter(needs).static_order())
     except CycleError as error:
@@ -211,12 +215,13 @@ def read_derive(data: Json, leaves: Leaves, out: Problems) -> Derived:
 def read_require(
     data: Json, leaves: Leaves, derived: tuple[str, ...], out: Problems
 ) -> tuple[Expression, ...]:
-    """Read the comparisons of `require`."""
+    """Read the expressions of `require`."""
     if not isinstance(data, list) or not data:
         out.add(("require",), f'{shown(data)} is not a list; write - "layers * width <= 4096"')
         return ()
+    known = _known(leaves, derived)
     read = [
-        _expression(text, ("require", index), Expression.test, leaves, derived, out)
+        _expression(text, ("require", index), Expression.test, known, out)
         for index, text in enumerate(data)
     ]
     return tuple(one for one in read if one is not None)
@@ -225,39 +230,45 @@ def read_require(
 def _expression(
     text: Json,
     path: KeyPath,
-    parse: Callable[[str], Expression],
-    leaves: Leaves,
-    derived: tuple[str, ...],
+    parse: Callable[[str, Collection[str]], Expression],
+    known: _Known,
     out: Problems,
 ) -> Expression | None:
     """Read one expression; report its errors and return None if there are any."""
     if not isinstance(text, str):
         out.add(path, f"{shown(text)} is not text; write an expression in quotes")
         return None
-    known = {".".join(names): leaf for names, leaf in leaves.items()}
     before = len(out.errors)
     try:
-        found = parse(text)
+        found = parse(text, known)
     except InvalidExpression as error:
-        word = next(filter(keyword.iskeyword, re.findall(r"\w+", text)), "")
-        out.add(path, f"{error}{_quote(word, (*known, *derived))}")
+        out.add(path, f"{error}{_quote(text, known)}", code="expression-invalid")
         return None
-    if not found.names:
-        out.add(path, "names no parameter; write one of its names, such as backbone / 2")
     for name in found.names:
-        if name in derived:
-            continue
-        if name not in known:
-            hint = _quote(text, (*known, *derived)) or nearest(name, (*known, *derived))
-            hint = hint or f"; parameters: {', '.join((*known, *derived))}"
-            out.add(path, f"unknown parameter {name!r}{hint}", code="unknown-parameter")
+        if name.text in known:
+            words = [value for value in known[name.text] if type(value) not in (int, float)]
+            if name.is_number and words:
+                out.add(path, f"{shown(words[0])}, a value of {name.text}, is no number")
+        elif name.is_number or not name.may_be_text or not _is_value(name.text, known):
+            hint = _quote(text, known) or nearest(name.text, tuple(known))
+            hint = hint or f"; parameters: {', '.join(known)}"
+            out.add(path, f"unknown parameter {name.text!r}{hint}", code="unknown-parameter")
             break
-        elif words := [v for _, v in known[name].known() if type(v) not in (int, float)]:
-            out.add(path, f"{shown(words[0])}, a value of {name}, is no number")
     return found if len(out.errors) == before else None
 
 
-def _quote(text: str, known: tuple[str, ...]) -> str:
+def _known(leaves: Leaves, derived: Iterable[str]) -> _Known:
+    """Return the names that an expression may have, each with values of its parameter."""
+    known = {".".join(path): [value for _, value in leaf.known()] for path, leaf in leaves.items()}
+    return known | {name: [] for name in derived}
+
+
+def _is_value(text: str, known: _Known) -> bool:
+    """Return whether a text is a value of a parameter."""
+    return any(text in values for values in known.values())
+
+
+def _quote(text: str, known: Iterable[str]) -> str:
     """Return how to write a name that is in a text and needs quotes; "" if there is none."""
     for name in known:
         parts = name.split(".")

@@ -350,7 +350,7 @@ class SweepFile(CommonKeys):
     )
     require: SkipValidation[NotEmpty[list[str]]] = Field(
         [],
-        description="Comparisons that hold for every trial.",
+        description="Expressions that hold for every trial.",
         examples=[["layers * width <= 4096"]],
     )
     zip: tuple[Annotated[tuple[Text, ...], Field(examples=[["loss", "epochs"]])], ...] = Field(

@@ -249,7 +249,7 @@ def _sample(space: Space, lattice: Lattice | None = None) -> Iterator[dict[str, 
 def _check_replicates(spec: SweepSpec, out: Problems) -> None:
     """Report replicates that run_cap cuts, and uses of the parameter `seed`, which they change."""
     for name, expression in spec.space.derive if spec.space is not None else ():
-        if SEED in (name, *expression.names):
+        if SEED in (name, *(one.text for one in expression.names)):
             what = f"replicates and best --confirm change the parameter {SEED}; remove this entry"
             out.add_conflict(("derive", name), what)
     each = spec.keys.replicates

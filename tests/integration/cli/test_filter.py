@@ -110,4 +110,4 @@ def test_results_and_best_take_an_expression(hpq: Hpq, started: list[Claim]) -> 
     none = hpq("best", SID, "--where", "x > 3")
     refused(none, "no-result", exit=4)
     wrong = hpq("results", SID, "--where", "x >")
-    refused(wrong, "filter-invalid")
+    refused(wrong, "expression-invalid")

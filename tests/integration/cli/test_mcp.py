@@ -298,9 +298,9 @@ def test_answers_of_a_sweep_of_3000_trials_with_long_errors_fit_and_name_the_res
     assert reading.refusal("show", what=f"{sid}/2", name="failure.x") == "column-unknown"
     tail = reading.gets("logs", what=f"{sid}/1")
     assert tail["next"] is None and reading.gets("logs", what=f"{sid}/1", start=0)["start"] == 0
-    assert reading.refusal("results", sweep=sid, where="x > ") == "filter-invalid"
+    assert reading.refusal("results", sweep=sid, where="x > ") == "expression-invalid"
     where = "z" * 5_000 + " > 1"
-    assert reading.refusal("results", sweep=sid, where=where) == "filter-invalid"
+    assert reading.refusal("results", sweep=sid, where=where) == "expression-invalid"
     assert reading.refusal("results", sweep=sid, where="z > 1") == "filter-name-unknown"
 
 

@@ -91,7 +91,7 @@ def test_expressions_know_the_names_and_tags_of_runs(
 @pytest.mark.parametrize("wrong", ["base in lacking", "x in tags in tags", "3 in 4", "a in b.c()"])
 def test_what_is_no_list_of_texts_is_refused(hpq, named: str, wrong: str) -> None:
     done = hpq("results", named, "--where", wrong)
-    refused(done, "filter-name-unknown" if "lacking" in wrong else "filter-invalid")
+    refused(done, "filter-name-unknown" if "lacking" in wrong else "expression-invalid")
 
 
 def test_the_project_of_its_runs_is_the_sweeps(hpq, named: str) -> None:

@@ -181,7 +181,7 @@ def test_trials_are_filtered_and_sorted_as_results_are(done: hpq.Sweep) -> None:
         done.trials(state="done")
     with raises("filter-name-unknown", "nope"):
         done.trials("nope > 1")
-    with raises("filter-invalid"):
+    with raises("expression-invalid"):
         done.trials("x >")
 
 

@@ -12,11 +12,11 @@ from redis.exceptions import ResponseError
 
 from hpq.domain import durations
 from hpq.domain.constraint import Constraint
+from hpq.domain.expression import Expression
 from hpq.domain.printed_line import mentions, metrics_in_text, metrics_of_line
 from hpq.redis.credentials import carried, hide, parse, redact
 from hpq.redis.damage import damage
 from hpq.sanitize import GuardedStream, visible
-from hpq.search.expressions import Expression
 from hpq.store import events
 from hpq.store.wire.trial import decode_points
 from hpq.yamlfile.yaml_reader import resolve

@@ -252,12 +252,12 @@ def no_best(
         lacks = f"; {front.unmeasured} finished without a finite value of every metric"
     if front and front.infeasible:
         limits = ", ".join(map(str, sweep.constraints))
-        matches = f" and matches {where.text}" if where else ""
+        matches = f" and matches {where.test.text}" if where else ""
         text = f"{ids}: no trial meets the constraints: {limits}{matches}{lacks}"
         text += f"; hpq results {sweep.id}"
         return HpqError(text, code="constraints-unmet")
     if where is not None:
-        text = f"{ids}: no trial with a result matches {where.text}{lacks}"
+        text = f"{ids}: no trial with a result matches {where.test.text}{lacks}"
         return NotFound(text, code="no-result")
     why = "; ".join(_why_none(reader, one) for one in sweeps)
     return HpqError(why + lacks, code="no-result")

@@ -140,7 +140,8 @@ def _picked(
         return found
     records = [_record(sweep, best, waits) for sweep in found]
     picked = [s for s, r in zip(found, records, strict=True) if where.matches(r.get)]
-    where.check_names(records[0] if records else where.names)
+    if records:
+        where.check_names(records[0])
     return picked
 
 

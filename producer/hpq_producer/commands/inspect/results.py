@@ -92,7 +92,7 @@ def results(
     with open_session() as session:
         reader = session.reader
         found = session.verifiable(sweep)
-        begun = only is None or "state" not in only.names
+        begun = only is None or not only.asks_for("state")
         chosen = Selection(reader=reader, sweep=found, sort=sort, top=top, where=only, begun=begun)
         if begun and (rest := found.counts.queued):
             queued = trials_of(rest, "queued trial")

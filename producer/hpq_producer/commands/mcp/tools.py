@@ -124,7 +124,7 @@ class Tools:
         only = Filter.of(where) if where else None
         with api_session() as session:
             view = session.sweep(sweep)
-            begun = only is None or "state" not in only.names
+            begun = only is None or not only.asks_for("state")
             chosen = Selection(
                 reader=session.reader, sweep=view, sort=sort, where=only, begun=begun
             )
