@@ -37,8 +37,8 @@ P:q:Q:idle      zset  W → last seen idle, ms
 P:q:Q:checked   string  set when a worker of the queue checked its sweeps for notices; expires
 P:demand:Q      list  as long as the demand, at most 10,000 (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts; with a budget, GPU-ms:
-                      spent_ms, of these useful_ms; reserved_ms of running trials; may_run: the
-                      trials that limits of its owner let run, for its demand
+                      spent_ms, of these useful_ms; started_ms: the sum of the times of the claims
+                      that run; may_run: the trials that limits of its owner let run, for its demand
 P:s:S:params    hash  N → 16 bytes of signature (without a key: none) and the parameters as JSON;
                       of a trial that begins at another one's checkpoint: these, its number, and
                       the checkpoint

@@ -200,6 +200,9 @@ class Machine(RuleBasedStateMachine):
         if running:
             trial = data.draw(st.sampled_from(running))
             self.redis.hincrby(self.keys.trial(trial.id), "claimed_ms", -hours * HOUR)
+            running = self.keys.sweep(SID, "running")
+            self.redis.zincrby(running, -hours * HOUR, str(trial.id.number))
+            self.redis.hincrby(self.keys.sweep(SID), "started_ms", -hours * HOUR)
             self.hours[trial.id.number, trial.attempt] += hours
 
     @rule(verb=st.sampled_from(["pause", "resume", "stop", "cancel"]))
@@ -266,26 +269,26 @@ class Seen:
         pipe = it.redis.pipeline(transaction=False)
         pipe.zrange(keys.leases, 0, -1)
         pipe.zrange(keys.sweep(SID, "rank"), 0, -1)
-        pipe.zrange(keys.sweep(SID, "running"), 0, -1)
+        pipe.zrange(keys.sweep(SID, "running"), 0, -1, withscores=True)
         pipe.llen(keys.demand("default"))
         pipe.hget(keys.queue("default", "busy"), "")
         pipe.zscore(keys.queue("default", "open"), SID)
-        pipe.hmget(keys.sweep(SID), "reserved_ms", "useful_ms", "spent_ms")
+        pipe.hmget(keys.sweep(SID), "useful_ms", "spent_ms", "started_ms")
         for band in BANDS:
             pipe.zrange(keys.sweep(SID, f"band:{band}"), 0, -1)
         for n in numbers:
             key = keys.trial(TrialId(sweep=SID, number=n))
-            pipe.hmget(key, "reserved_ms", "charged_ms", "logged")
+            pipe.hmget(key, "claimed_ms", "charged_ms", "logged")
         answers = pipe.execute()
-        self.leases, self.rank, self.running = (
-            {raw.decode() for raw in names} for names in answers[:3]
-        )
+        self.leases, self.rank = ({raw.decode() for raw in names} for names in answers[:2])
+        self.since = {raw.decode(): int(since) for raw, since in answers[2]}
+        self.running = set(self.since)
         self.demand, busy, self.place = answers[3:6]
         self.busy = int(busy or 0)
-        self.reserved, self.useful, self.spent = (int(n or 0) for n in answers[6])
+        self.useful, self.spent, self.started = (int(n or 0) for n in answers[6])
         self.bands = [{int(n) for n in found} for found in answers[7 : 7 + len(BANDS)]]
         rows = dict(zip(numbers, answers[7 + len(BANDS) :], strict=True))
-        self.reserved_of = {n: int(row[0] or 0) for n, row in rows.items()}
+        self.claimed = {str(n): int(row[0]) for n, row in rows.items() if row[0]}
         self.charged = {str(n) for n, row in rows.items() if row[1]}
         self.logged = {n: int(row[2] or 0) for n, row in rows.items()}
 
@@ -300,8 +303,9 @@ def counts_leases_and_ranks_are_those_of_the_trials(seen: Seen) -> None:
     assert seen.rank == ranked
 
 
-def what_is_reserved_is_of_running_trials(seen: Seen) -> None:
-    assert seen.reserved == sum(seen.reserved_of[int(n)] for n in seen.running)
+def each_running_attempt_counts_since_its_claim(seen: Seen) -> None:
+    assert seen.since == {n: seen.claimed[n] for n in seen.running}
+    assert seen.started == sum(seen.since.values())
     assert 0 <= seen.useful <= seen.spent
 
 
@@ -349,7 +353,7 @@ def every_end_has_its_event(seen: Seen) -> None:
 
 OF_FILES = (
     counts_leases_and_ranks_are_those_of_the_trials,
-    what_is_reserved_is_of_running_trials,
+    each_running_attempt_counts_since_its_claim,
     the_gpu_time_of_each_running_attempt_is_charged,
     each_attempt_that_ended_is_spent_once,
     the_demand_is_what_could_run,

@@ -115,7 +115,7 @@ local function clear_earlier_attempt(sid, n)
   add_attempt_time(t)
   redis.call('HDEL', t.KEY, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',
     'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints', 'pruning',
-    'gone', 'thinned', 'best_value', 'run_info')
+    'gone', 'thinned', 'best_value', 'run_info', 'gpus')
   if t.checkpoint_step then
     set(t, 'step', t.checkpoint_step)
     set(t, 'resumes', '\n')
@@ -147,18 +147,14 @@ local function claim(s, n)
   t.attempt = int((t.attempt or 0) + 1)
   for field, value in pairs(not t.checkpoint and start_of(row) or {}) do set(t, field, value) end
   local from = t.checkpoint_step and {'from', t.checkpoint_step} or {}
-  local cost = {}
-  if is_set(s.budget_ms) then
-    cost = {'gpus', gpus, 'reserved_ms', int(expected_ms(s) * gpus)}
-    add(s, 'reserved_ms', cost[4])
-  end
-  enter_running(s, t)  -- what fails on a damaged record has failed by now
+  if gpus ~= '1' then set(t, 'gpus', gpus) end
+  if owners().exist() then set(t, 'charged_ms', NOW_MS) end
+  enter_running(s, t, NOW_MS)  -- what fails on a damaged record has failed by now
   redis.call('ZADD', key('leases'), int(NOW + lease), s.SID .. '/' .. n)
   redis.call('HSET', name, 'attempt', t.attempt, 'state', 'running', 'worker', worker, 'host', host,
     'claimed_ms', NOW_MS, 'beat_ms', NOW_MS, 'provenance', provenance, 'nonce', nonce, 'event_ids',
-    event_ids(t, 'claimed', 'worker', worker, 'host', host, 'provenance', provenance, unpack(from)), unpack(cost))
+    event_ids(t, 'claimed', 'worker', worker, 'host', host, 'provenance', provenance, unpack(from)))
   save(t)
-  if owners().exist() then redis.call('HSET', name, 'gpus', gpus, 'charged_ms', NOW_MS) end
   settle(s, before)
   redis.call('HSET', w.KEY, 'nonce', nonce, 'claim', s.SID .. '/' .. n .. '/' .. t.attempt, 'state', 'busy',
     'trial', s.SID .. '/' .. n)

@@ -60,7 +60,10 @@ end
 
 function verbs.set()
   redis.call('HSET', s.KEY, unpack(ARGV, 3))
-  if not is_done(read_sweep(sid)) then sweeps().open(s) end  -- run_cap may let more come
+  local now = read_sweep(sid)
+  sweeps().sum_starts(now)  -- the budget may be new
+  save(now)
+  if not is_done(now) then sweeps().open(s) end  -- run_cap may let more come
 end
 
 local want = sweeps().changing(s, verbs[verb])

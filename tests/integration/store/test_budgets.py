@@ -1,4 +1,4 @@
-"""Budgets: what a claim reserves, what each end of an attempt settles, and what starts no more."""
+"""Budgets: what each end of an attempt adds to what is spent, and what starts no more."""
 
 from __future__ import annotations
 
@@ -41,9 +41,22 @@ class Bench:
         got = self.store.claim(self.who, nonce=secrets.token_hex(8), lease_ms=LEASE, gpus=gpus)
         if not isinstance(got, Claim):
             return None
-        key = self.keys.trial(got.trial)
-        self.redis.hincrby(key, "claimed_ms", -round(hours * HOUR))
+        self.age(got, hours)
         return got
+
+    def age(self, claim: Claim, hours: float) -> None:
+        """Let hours pass for a running attempt."""
+        ms, sweep = round(hours * HOUR), self.keys.sweep(claim.trial.sweep)
+        self.redis.hincrby(self.keys.trial(claim.trial), "claimed_ms", -ms)
+        self.redis.zincrby(f"{sweep}:running", -ms, str(claim.trial.number))
+        if self.redis.hget(sweep, "budget_ms"):
+            self.redis.hincrby(sweep, "started_ms", -ms)
+
+    def lose(self, claim: Claim) -> None:
+        """Let the lease of a worker end that was silent for an hour."""
+        self.redis.hset(self.keys.trial(claim.trial), "beat_ms", server_ms(self.redis) - HOUR)
+        self.redis.zadd(self.keys.leases, {str(claim.trial): 0})
+        assert self.store.reap("default", lease_ms=LEASE, lost_max=3).queued == 1
 
     def end(self, claim: Claim, state: TrialState = TrialState.FINISHED) -> CommitReply:
         if state is not TrialState.FAILED:
@@ -57,9 +70,6 @@ class Bench:
             claim = self.claim(one, gpus)
             assert claim is not None
             assert self.end(claim) is CommitReply.DONE
-
-    def reserved(self) -> float:
-        return int(self.redis.hget(self.keys.sweep(SID), "reserved_ms") or 0) / HOUR
 
 
 @pytest.fixture
@@ -88,23 +98,23 @@ def test_no_trial_starts_that_does_not_fit_and_set_goes_on_at_once(
 ) -> None:
     sweep_of(9, budget=hours(6.1))
     bench.run(1, 1, 1)
-    last = [bench.claim(1) for _ in range(4)]
+    last = [bench.claim(0) for _ in range(4)]
     assert [bool(one) for one in last] == [True, True, True, False]
-    assert bench.reserved() == pytest.approx(3, rel=1e-3)
     assert reader.sweeps.get(SID).state is SweepState.RUNNING, "running trials may free hours"
     for one in last[:3]:
+        bench.age(one, 1)
         bench.end(one)
     sweep = reader.sweeps.get(SID)
     assert (sweep.state, sweep.hold) == (SweepState.HELD, Hold(cause=Cause.GPU_HOURS))
     assert exit_code(sweep, 0.5) == 6 and "budget.gpu_hours=10.5" in sweep.resumed_by
-    assert used() == (6, 0) and bench.reserved() == 0
+    assert used() == (6, 0)
     assert int(redis.hget(keys.settle, "demand:default")) == 0
     control.resume(SID)
     assert reader.sweeps.get(SID).is_over_budget, "resume does not override a budget"
     control.set(SID, limits(["budget.gpu_hours=7.2"]))
     assert reader.sweeps.get(SID).state is SweepState.RUNNING
     assert int(redis.hget(keys.settle, "demand:default")) == 1, "as many as fit"
-    assert bench.claim(1) and not bench.claim(1)
+    assert bench.claim(0) and not bench.claim(0)
     assert audit_sweep(reader, SID).violations == ()
 
 
@@ -123,7 +133,21 @@ def test_a_pause_outlives_a_budget_that_is_used_up_and_raised(
     assert bench.claim(1)
 
 
-def test_eight_workers_that_race_reserve_no_more_than_the_rest(
+def test_what_runs_counts_as_long_as_it_has_run_and_an_expected_trial(
+    bench: Bench, store: TrialStore, sweep_of: MakeSweep, redis: Redis, keys: Keys, used
+) -> None:
+    sweep_of(9, budget=hours(4), timeout_s=3600.0)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    long = bench.claim(1.5)
+    assert bench.claim(0) and not bench.claim(0)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    bench.end(long)
+    assert used() == (1.5, 0)
+    assert int(redis.hget(keys.settle, "demand:default")) == 2, "the one that runs, and one more"
+    assert bench.claim(0) and not bench.claim(0)
+
+
+def test_eight_workers_that_race_start_no_more_than_the_rest(
     bench: Bench, sweep_of: MakeSweep, redis: Redis, keys: Keys, redis_url: str
 ) -> None:
     sweep_of(200, budget=hours(20))
@@ -136,29 +160,57 @@ def test_eight_workers_that_race_reserve_no_more_than_the_rest(
         with Redis.from_url(redis_url) as client:
             own = Bench(TrialStore(StoreContext.open(client, keys, mints=False)), client, keys, who)
             start.wait()
-            while (claim := own.claim(1)) is not None:
-                spent, reserved = client.hmget(keys.sweep(SID), "spent_ms", "reserved_ms")
+            while (claim := own.claim(0)) is not None:
+                pipe = client.pipeline()
+                pipe.hget(keys.sweep(SID), "spent_ms").zcard(keys.sweep(SID, "running"))
+                spent, running = pipe.execute()
                 with lock:
                     started += 1
-                    most = max(most, (int(spent or 0) + int(reserved)) / HOUR)
+                    most = max(most, int(spent) / HOUR + running)
+                own.age(claim, 1)
                 own.end(claim)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert most <= 20 + 1e-2 and 15 <= started <= 17
-    assert bench.reserved() == 0
 
 
 @pytest.mark.parametrize("gpus", [4, 0.25])
-def test_gpus_of_a_trial_multiply_its_hours(bench: Bench, sweep_of: MakeSweep, used, gpus) -> None:
-    sweep_of(9, budget=hours(5.1 * gpus))
+def test_gpus_of_a_trial_multiply_its_hours(
+    bench: Bench, sweep_of: MakeSweep, store: TrialStore, used, gpus: float
+) -> None:
+    sweep_of(9, budget=hours(5.6 * gpus))
     bench.run(1, 1, 1, gpus=gpus)
     assert used() == (3 * gpus, 0)
-    running = [bench.claim(1, gpus) for _ in range(3)]
+    running = [bench.claim(0, gpus) for _ in range(3)]
     assert [bool(one) for one in running] == [True, True, False]
+    store.release(running[1], Reason.STOPPING)
+    bench.age(running[0], 0.7)
+    assert bench.claim(0, gpus) is None
 
 
-def test_every_way_out_of_running_settles_what_a_claim_reserved(
+def test_the_reaper_corrects_when_running_trials_began(
+    bench: Bench, sweep_of: MakeSweep, store: TrialStore, redis: Redis, keys: Keys
+) -> None:
+    sweep_of(9, budget=hours(4.1), timeout_s=3600.0)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    bench.claim(1)
+    redis.hdel(keys.sweep(SID), "started_ms")  # as if it ran since 1970
+    assert bench.claim(0) is None
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    assert [bool(bench.claim(0)) for _ in range(3)] == [True, True, False]
+
+
+def test_a_trial_that_returns_counts_the_gpus_of_each_attempt(
+    bench: Bench, sweep_of: MakeSweep, store: TrialStore, used
+) -> None:
+    sweep_of(2, budget=hours(99))
+    store.release(bench.claim(1, gpus=4), Reason.STOPPING)
+    bench.end(bench.claim(1))
+    assert used() == (5, 4)
+
+
+def test_every_way_out_of_running_is_spent(
     bench: Bench,
     store: TrialStore,
     sweep_of: MakeSweep,
@@ -173,22 +225,19 @@ def test_every_way_out_of_running_settles_what_a_claim_reserved(
     bench.run(1, 1, 1)
     assert used() == (3, 0)
     assert bench.end(bench.claim(2), TrialState.FAILED) is CommitReply.REQUEUED
-    assert used() == (5, 2) and bench.reserved() == 0
+    assert used() == (5, 2)
     assert bench.end(bench.claim(3), TrialState.FAILED) is CommitReply.DONE
     assert used() == (8, 5)
     assert store.release(bench.claim(1), Reason.STOPPING) == "released"
-    assert used() == (9, 6) and bench.reserved() == 0
-    killed = bench.claim(4)  # its worker dies
-    redis.hset(keys.trial(killed.trial), "beat_ms", server_ms(redis) - HOUR)
-    redis.zadd(keys.leases, {str(killed.trial): 0})
-    assert store.reap("default", lease_ms=LEASE, lost_max=3).queued == 1
-    assert used() == (12, 9) and bench.reserved() == 0, "it counts until its last heartbeat"
+    assert used() == (9, 6)
+    bench.lose(bench.claim(4))
+    assert used() == (12, 9), "it counts until its last heartbeat"
     again = bench.claim(1)
     control.cancel(SID, [again.trial.number])
     bench.end(again, TrialState.CANCELLED)
     assert used() == (13, 10)
     bench.end(bench.claim(1), TrialState.PRUNED)
-    assert used() == (14, 10) and bench.reserved() == 0
+    assert used() == (14, 10)
     assert audit_sweep(reader, SID).violations == ()
 
 
@@ -200,25 +249,43 @@ def test_a_lost_worker_that_comes_back_counts_its_attempt_once(
     store.reap("default", lease_ms=LEASE, lost_max=3)
     bench.run(1, 1, 1)
     claim = bench.claim(4)
-    redis.hset(keys.trial(claim.trial), "beat_ms", server_ms(redis) - HOUR)
-    redis.zadd(keys.leases, {str(claim.trial): 0})
-    store.reap("default", lease_ms=LEASE, lost_max=3)
+    bench.lose(claim)
     assert used() == (6, 3)
     if way == "beat":
         assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) == "ok"
-        assert used() == (3, 0) and bench.reserved() == pytest.approx(1, rel=1e-3)
+        assert used() == (3, 0)
+        claimed = int(redis.hget(keys.trial(claim.trial), "claimed_ms") or 0)
+        assert redis.zscore(keys.sweep(SID, "running"), "4") == claimed
+        assert redis.hget(keys.sweep(SID), "started_ms") == str(claimed).encode()
     bench.end(claim, TrialState.FAILED if way == "failure" else TrialState.FINISHED)
-    assert used() == (7, 4 if way == "failure" else 0) and bench.reserved() == 0
+    assert used() == (7, 4 if way == "failure" else 0)
     assert audit_sweep(reader, SID).violations == ()
 
 
-def test_nothing_is_reserved_before_three_ended_but_a_timeout(
+def test_a_budget_that_is_set_while_a_worker_is_lost_owes_nothing_when_it_comes_back(
+    bench: Bench, store: TrialStore, sweep_of: MakeSweep, control: SweepControl, who, used
+) -> None:
+    sweep_of(5)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    claim = bench.claim(4)
+    bench.lose(claim)
+    control.set(SID, limits(["budget.gpu_hours=9"]) | {"until_ms": ""})
+    assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) == "ok"
+    assert used() == (0, 0)
+    bench.end(claim)
+    assert used() == (4, 0)
+
+
+def test_before_three_trials_have_ended_only_a_timeout_is_expected(
     bench: Bench, sweep_of: MakeSweep
 ) -> None:
-    sweep_of(9, budget=hours(3), timeout_s=3600.0)
+    sweep_of(9, budget=hours(3.1), timeout_s=3600.0)
     assert [bool(bench.claim(0)) for _ in range(4)] == [True, True, True, False]
     sweep_of(9, "other-00000", budget=hours(0.5))
-    assert all(bench.claim(0) for _ in range(9))
+    first = [bench.claim(0) for _ in range(8)]
+    assert all(first), "the first wave has no bound"
+    bench.age(first[0], 0.5)
+    assert bench.claim(0) is None
 
 
 def test_a_trial_starts_only_if_it_is_expected_to_end_in_time(
@@ -274,17 +341,20 @@ def test_80_percent_is_told_once_for_each_budget(
 
 
 def test_a_budget_that_is_set_later_counts_from_then_on(
-    bench: Bench, sweep_of: MakeSweep, reader: StoreReader, desk, used
+    bench: Bench, sweep_of: MakeSweep, reader: StoreReader, redis: Redis, keys: Keys, desk, used
 ) -> None:
     sweep_of(9, owner="me")
     bench.run(1)
-    before = bench.claim(1)
+    before = bench.claim(1, gpus=2)
     assert reader.sweeps.get(SID).budget is None
-    desk.hpq("set", SID, "budget.gpu_hours=4.1")
+    desk.hpq("set", SID, "budget.gpu_hours=6.1")
+    assert redis.hget(keys.sweep(SID), "started_ms") == redis.hget(
+        keys.trial(before.trial), "claimed_ms"
+    )
     bench.end(before)
     bench.run(1, 1)
-    assert used() == (2, 0)
-    assert bench.claim(1) and bench.claim(1) and not bench.claim(1)
+    assert used() == (4, 0)
+    assert bench.claim(0) and bench.claim(0) and not bench.claim(0)
 
 
 def test_a_sweep_that_its_budget_holds_is_never_archived_and_a_stop_ends_it(
@@ -311,7 +381,7 @@ def test_a_sweep_without_a_budget_has_no_field_of_one(
     sweep_of(2)
     bench.run(1)
     fields = redis.hkeys(keys.sweep(SID)) + redis.hkeys(keys.trial(TrialId(sweep=SID, number=1)))
-    assert not {b"budget_ms", b"spent_ms", b"useful_ms", b"reserved_ms", b"gpus"} & {*fields}
+    assert not {b"budget_ms", b"spent_ms", b"useful_ms", b"started_ms", b"gpus"} & {*fields}
 
 
 def test_a_sweep_of_which_nothing_fits_is_held_from_the_start(
@@ -339,9 +409,7 @@ def test_a_clock_that_went_back_gives_no_hours_back(
     else:
         redis.zadd(keys.leases, {str(claim.trial): 0})
         store.reap("default", lease_ms=LEASE, lost_max=3)
-    assert used() == (3, 0) and bench.reserved() == 0
-    bench.claim(0)
-    assert bench.reserved() > 0.2
+    assert used() == (3, 0)
 
 
 def test_a_sweep_that_is_restored_after_its_time_is_held(

@@ -1,34 +1,34 @@
 -- Transitions of a trial: out of running, back to the queue, into a terminal state and the ranking. They
 -- change the records of the sweep and the trial, which the caller saves, unless it is said otherwise.
 
--- Makes a waiting trial a running one.
-local function enter_running(s, t)
+-- Makes a waiting trial a running one, whose attempt was claimed at a time.
+local function enter_running(s, t, claimed_ms)
   s.WAITING = s.WAITING - redis.call('ZREM', sweep_key(s.SID, 'waiting'), t.N)
-  s.RUNNING = s.RUNNING + redis.call('ZADD', sweep_key(s.SID, 'running'), NOW_MS, t.N)
+  s.RUNNING = s.RUNNING + redis.call('ZADD', sweep_key(s.SID, 'running'), claimed_ms, t.N)
+  if is_set(s.budget_ms) then add(s, 'started_ms', claimed_ms) end
   count_busy(s, 1)
 end
 
--- Moves the time of an attempt from what a sweep's budget has reserved to what it has spent, or back (`by` -1).
-local function account(s, t, by)
-  also(t, 'gpus', 'reserved_ms')
-  if not t.reserved_ms then return end  -- claimed before the sweep had a budget
-  add(s, 'reserved_ms', -by * t.reserved_ms)
-  add(s, 'spent_ms', by * t.gpus * (t.ran_ms or 0))
+-- Adds the GPU time of an attempt that ended to what its sweep's budget has spent, or takes it back (`by` -1): not
+-- more than there is, since the budget may be younger.
+local function spend(s, t, by)
+  local spent = (s.spent_ms or 0) + by * (also(t, 'gpus').gpus or 1) * (t.ran_ms or 0)
+  set(s, 'spent_ms', int(math.max(0, spent)))
 end
 
 -- Adds the GPU time of an attempt, up to a time, to that of its owner. A beat and the end of the attempt charge it if
 -- a limit of any owner was set at its claim: only then does the trial have `charged_ms`, up to when it was charged.
 local function charge(s, t, until_ms)
-  local used = (until_ms - t.charged_ms) * also(t, 'gpus').gpus
+  local used = (until_ms - t.charged_ms) * (also(t, 'gpus').gpus or 1)
   if used > 0 then redis.call('HINCRBY', key('spent'), s.owner or '', int(used)) end
 end
 
 -- Makes a trial a running one whose lease was reaped, and whose worker came back.
 local function enter_again(s, t)
-  enter_running(s, t)
-  if is_set(s.budget_ms) then account(s, also(t, 'ran_ms'), -1) end
-  if redis.call('EXISTS', P .. '.limits') == 1 and also(t, 'gpus', 'beat_ms').gpus then
-    set(t, 'charged_ms', t.beat_ms)  -- the last time that was charged
+  enter_running(s, t, t.claimed_ms)
+  if is_set(s.budget_ms) then spend(s, also(t, 'ran_ms'), -1) end
+  if redis.call('EXISTS', P .. '.limits') == 1 then
+    set(t, 'charged_ms', also(t, 'beat_ms').beat_ms)  -- the last time that was charged
   end
 end
 
@@ -40,7 +40,10 @@ local function leave_running(s, t, seen_ms)
   s.RUNNING = s.RUNNING - 1
   count_busy(s, -1)
   set(t, 'ran_ms', int(math.max(0, seen_ms - tonumber(t.claimed_ms))))  -- a new primary's clock may be behind
-  if is_set(s.budget_ms) then account(s, t, 1) end
+  if is_set(s.budget_ms) then
+    add(s, 'started_ms', -t.claimed_ms)
+    spend(s, t, 1)
+  end
   if t.charged_ms then
     charge(s, t, seen_ms)
     unset(t, 'charged_ms')
@@ -88,7 +91,9 @@ end
 local function finish(s, t, state, fields, told, last)
   leave_running(s, t, t.UNTIL or NOW)
   if t.state ~= 'running' then s.WAITING = s.WAITING - redis.call('ZREM', sweep_key(s.SID, 'waiting'), t.N) end
-  if t.reserved_ms and (state == 'finished' or state == 'pruned') then add(s, 'useful_ms', t.gpus * t.ran_ms) end
+  if is_set(s.budget_ms) and (state == 'finished' or state == 'pruned') then
+    add(s, 'useful_ms', (t.gpus or 1) * (t.ran_ms or 0))
+  end
   unset(t, 'reaped')
   redis.call('ZADD', sweep_key(s.SID, 'ended'), NOW_MS, t.N)
   redis.call('HINCRBY', s.KEY, 'n_' .. state, 1)

@@ -56,7 +56,7 @@ local function read_sweep(sid, ...)
   }
   for i = 1, select('#', ...) do s[select(i, ...)] = f[8 + i] end
   if is_set(s.budget_ms) then
-    also(s, 'until_ms', 'spent_ms', 'useful_ms', 'reserved_ms', 'gpus', 'near_ms', 'dur_n', 'dur_sum', 'dur_sq', 'timeout_s')
+    also(s, 'until_ms', 'spent_ms', 'useful_ms', 'started_ms', 'gpus', 'near_ms', 'dur_n', 'dur_sum', 'dur_sq', 'timeout_s')
   end
   if is_set(s.sampler) then
     also(s, 'run_cap', 'no_more', 'suggest_until')
@@ -174,13 +174,18 @@ local function expected_ms(s)
 end
 
 -- Returns how many further trials fit a sweep's budget on workers like the last that claimed from it, and the
--- key that bounds them. A budget of 0 ms only counts.
+-- key that bounds them. N further ones fit if
+--   spent + elapsed of the running ones + (running + N) * expected <= budget, in GPU time.
+-- So a running one may take an expected trial longer than it has: those that take long are the ones that still run.
+-- What the running ones have taken is their number times now, less `started_ms`, the sum of the times of their claims.
+-- Before the third end, and without a timeout, nothing is expected. A budget of 0 ms only counts.
 local function affordable(s)
   local expected, limit = expected_ms(s), tonumber(s.budget_ms)
   if is_set(s.until_ms) and NOW + expected > tonumber(s.until_ms) then return 0, 'budget.until' end
   if limit == 0 then return math.huge, '' end
-  local left = limit - (s.spent_ms or 0) - (s.reserved_ms or 0)
-  return math.floor(left / math.max(1, expected * (s.gpus or 1))), 'budget.gpu_hours'
+  local gpus, elapsed = s.gpus or 1, math.max(0, s.RUNNING * NOW - (s.started_ms or 0))
+  local left = limit - (s.spent_ms or 0) - elapsed * gpus
+  return math.floor(left / math.max(1, expected * gpus)) - s.RUNNING, 'budget.gpu_hours'
 end
 
 -- How many trials of a sweep could be claimed now, including trials still to be added.
@@ -255,7 +260,7 @@ local function close(s)
 end
 
 -- Returns the key of a sweep's budget that allows no further trial; '' if there is none, or a trial runs, which may
--- take less than it has reserved.
+-- take less than is expected.
 local function used_up(s)
   if not is_set(s.budget_ms) or s.RUNNING > 0 then return '' end
   local fits, bound = affordable(s)
