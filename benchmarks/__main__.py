@@ -44,7 +44,7 @@ BENCHMARKS = {
         "CPU time of a call that reports three metrics, or more",
     ),
     "recovery": (recovery.measure, "from the loss of a worker to the requeue of its trial"),
-    "budget": (budget.measure, "what 8 workers spend beyond a budget of 100 trials"),
+    "budget": (budget.measure, "what 8 and 64 workers spend beyond a budget"),
     "suggest": (suggest.measure, "a set of a bayes sweep, CPU time; workers' gaps"),
     "trainer": (trainer.measure, "CIFAR10 on a CPU, a thread, the small sweep's sets"),
     "million": (million.measure, "a sweep of 1,000,000 trials, each command once"),
