@@ -20,6 +20,7 @@ from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Claim, TrialState
 from hpq.redis.client import connect
 from hpq.store.keys import Keys
+from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.sweep_writer import SweepWriter
 from hpq.store.trials import TrialStore
@@ -27,7 +28,7 @@ from hpq.store.wire.fields import dumps
 from hpq.store.wire.row import NewRow
 
 _MEDIAN_S, _SIGMA, _SWEEPS, _POLL_S = 1.0, 0.5, 5, 0.2
-_KEYS, _SID = Keys("hpq"), "s-00000"
+_KEYS, _SID, _LEASE_MS = Keys("hpq"), "s-00000", 60_000
 _CASES = ((8, 80), (64, 640), (64, 192), (64, 64))  # workers, and seconds of the budget
 
 
@@ -64,11 +65,12 @@ def _work(server: Server, number: int, seed: int) -> None:
     """Run trials until the budget holds the sweep."""
     redis = connect(server.url)
     who = WorkerPresence(name=f"w{number}", host=f"h{number}", queue="default")
+    reader = StoreReader(redis, _KEYS, _LEASE_MS)
     store = TrialStore(StoreContext.open(redis, _KEYS, mints=False))
     while True:
-        claim = store.claim(who, nonce=secrets.token_hex(8), lease_ms=60_000)
+        claim = store.claim(who, nonce=secrets.token_hex(8), lease_ms=_LEASE_MS)
         if not isinstance(claim, Claim):
-            if redis.hget(_KEYS.sweep(_SID), "held"):
+            if reader.sweeps.get(_SID).is_over_budget:
                 return
             time.sleep(_POLL_S)  # running trials may take less than expected
             continue
