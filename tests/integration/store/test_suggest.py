@@ -190,7 +190,7 @@ def test_as_many_sets_wait_as_workers_may_take_them(
 
 
 def test_no_more_sets_wait_than_fit_the_budget(store, redis, late, lead_of) -> None:
-    late(50, budget=Budget(budget_ms=3 * 3_600_000), timeout_s=3600.0)
+    late(50, budget=Budget(budget_ms=3 * 3_600_000 + 60_000), timeout_s=3600.0)
     lead, workers = lead_of(), []
     for name in ("a", "b", "c", "d"):
         fields = {"state": "idle", "refuses": "{}", "only": ""}
