@@ -14,12 +14,14 @@ from hpq.code.command import started, starts_program
 from hpq.domain.identity import digest
 from hpq.domain.sweep import Goal, Impute, ObjectiveValue, SweepView
 from hpq.domain.trial import Json
+from hpq.errors import UserError
 from hpq.gpus import gpu_names
 from hpq.notice import Notice
 from hpq.search.samplers import Sampler, Search, is_installed, missing, unaided
 from hpq.yamlfile.problems import KeyPath, Problems
 from hpq_producer.enqueue.code_discovery import DiscoveredCode, find_code
-from hpq_producer.scaffold.script import misread_values, rejections, syntax_error
+from hpq_producer.scaffold.script import misread_values, rejections
+from hpq_producer.scaffold.script_contents import Source
 from hpq_producer.sweepfile.parameters import ENTRY, listed_sets
 from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets
 
@@ -53,42 +55,37 @@ class _Passed:
     values: list[tuple[KeyPath, Json]] = field(default_factory=list)
 
 
-def _check_syntax(spec: SweepSpec, code: DiscoveredCode) -> tuple[Notice, ...]:
-    """Return a warning if this interpreter cannot read the program; the trial's may be newer."""
-    script = code.folder / spec.keys.program if spec.keys.program else None
-    if script is None or script.suffix != ".py" or not script.is_file():
-        return ()
-    error = syntax_error(script)
-    return (Notice("script-invalid", error),) if error else ()
-
-
-def _check_options(spec: SweepSpec, code: DiscoveredCode) -> tuple[Notice, ...]:
-    """Return warnings of parameters that the program's argparse may reject, or misread.
+def _check_program(spec: SweepSpec, code: DiscoveredCode) -> tuple[Notice, ...]:
+    """Return warnings of a program that is not Python, or may reject or misread parameters.
 
     Raises:
-        SweepFileError: it surely rejects some, or surely reads one value as another.
+        SweepFileError: its argparse surely rejects some, or surely reads one value as another.
     """
-    macros = _PASSES_OPTIONS & set(spec.command)
     is_started = starts_program(spec.command, spec.keys.program)
-    if code.files is None or len(macros) != 1 or not is_started:
-        return ()
-    name = started(spec.command)[1]
+    name = started(spec.command)[1] if is_started else "${program}"
     script = code.folder / (spec.keys.program if name == "${program}" else name)
-    if script.suffix != ".py":
+    if script.suffix != ".py" or not script.is_file():
+        return ()
+    try:
+        source = Source.read(script)
+    except UserError as error:  # by this interpreter; the trial's may be newer
+        return (error.notice,)
+    macros = _PASSES_OPTIONS & set(spec.command)
+    if code.files is None or len(macros) != 1 or not is_started:
         return ()
     (macro,) = macros
     out, passed = Problems(spec.source_map), _passed(spec)
-    for name, why, is_sure in list(rejections(script, passed, flags_alone=macro == _AS_FLAGS)):
+    for name, why, is_sure in list(rejections(source, passed, flags_alone=macro == _AS_FLAGS)):
         place = passed.pop(name).place  # its values need no check
         why += _WAY_OUT.format(name) if is_sure else ""
         _report(out, place, why, is_error=is_sure)
     values = {name: [value for _, value in one.values] for name, one in passed.items()}
-    misread, is_sure = misread_values(script, values, macro)
+    misread, is_sure = misread_values(source, values, macro)
     named: set[str] = set()
     for one in misread:
         place, (path, _) = passed[one.name].place, passed[one.name].values[one.place]
         if path != place or one.name not in named:  # one example of a range is enough
-            why = f"{script.name}: {one.why}"
+            why = f"{source.path.name}: {one.why}"
             _report(out, path, why, is_error=is_sure and one.is_wrong)
         named.add(one.name)
     out.raise_errors()
@@ -143,7 +140,7 @@ def prepare(
         identity = f"{launch.code if launch.bundled else 'live'} in {launch.code_dir}"
     sweep_digest = digest(spec.source, spec.keys.seed, identity)
     namesake = (Notice("program-ambiguous", code.namesake),) if code.namesake else ()
-    warnings = (*spec.warnings, *namesake, *_check_syntax(spec, code), *_check_options(spec, code))
+    warnings = (*spec.warnings, *namesake, *_check_program(spec, code))
     return PreparedSweep(spec=spec, file=file, code=code, digest=sweep_digest, warnings=warnings)
 
 

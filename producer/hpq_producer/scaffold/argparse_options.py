@@ -22,6 +22,7 @@ from hpq_producer.scaffold.script_contents import (
     Kind,
     Literals,
     Option,
+    Source,
     Value,
     called,
     keywords,
@@ -34,11 +35,12 @@ _MAKES = ("ArgumentParser", ".add_argument_group", ".add_mutually_exclusive_grou
 _OPEN = frozenset({"parse_known_args", "add_subparsers", "parents"})
 
 
-def read(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[str]]:
+def read(source: Source) -> tuple[list[Option], list[str]]:
     """Return the options, and the names of the positional arguments."""
+    literals = source.literals
     options: dict[str, Option] = {}
     bare: list[str] = []
-    for node in added(tree):
+    for node in added(source):
         given = keywords(node)
         flags = [f for f in map(literals.value, node.args) if isinstance(f, str)]
         if not flags or literals.value(given.get("action")) in _IGNORED:
@@ -52,19 +54,17 @@ def read(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[str]]
     return list(options.values()), bare
 
 
-def accepted(tree: ast.Module, literals: Literals) -> dict[str, Option] | None:
+def accepted(source: Source) -> dict[str, Option] | None:
     """Return the option of each flag; None if the parser may accept flags not read here."""
-    nodes = list(ast.walk(tree))
-    made = _parsers(nodes)
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    given = [one for node in calls for one in (*node.args, *keywords(node).values())]
+    literals, made = source.literals, _parsers(source.nodes)
+    given = [one for node in source.calls for one in (*node.args, *keywords(node).values())]
     passed = {one.id for one in given if isinstance(one, ast.Name)}
-    used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    used |= {key.arg or "" for key in nodes if isinstance(key, ast.keyword)}
+    words = {key.arg or "" for key in source.nodes if isinstance(key, ast.keyword)}
+    used = source.attributes | words
     if not made or made & passed or used & _OPEN:
         return None
     found: dict[str, Option] = {}
-    for node in added(tree):
+    for node in added(source):
         flags = [flag for flag in map(literals.value, node.args) if isinstance(flag, str)]
         if len(flags) < len(node.args) or not flags:
             return None
@@ -73,11 +73,10 @@ def accepted(tree: ast.Module, literals: Literals) -> dict[str, Option] | None:
     return found or None
 
 
-def reads_argv(tree: ast.Module) -> bool:
+def reads_argv(source: Source) -> bool:
     """True if argparse itself surely parses the command line, as it was passed to the script."""
-    nodes = list(ast.walk(tree))
-    names = {node.id for node in nodes if isinstance(node, ast.Name)}
-    names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    nodes = source.nodes
+    names = source.attributes | {node.id for node in nodes if isinstance(node, ast.Name)}
     modules = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     parsers = {
         getattr(node, "module", None) or alias.name
@@ -85,7 +84,7 @@ def reads_argv(tree: ast.Module) -> bool:
         for alias in node.names
         if alias.name in ("argparse", "ArgumentParser")
     }
-    parses = [n for n in nodes if isinstance(n, ast.Call) and called(n).endswith(".parse_args")]
+    parses = [node for node in source.calls if called(node).endswith(".parse_args")]
     whole = bool(parses) and not any(node.args or node.keywords for node in parses)
     loads = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     used = [n.value for n in nodes if isinstance(n, ast.Attribute)]
@@ -104,11 +103,9 @@ def _parsers(nodes: Iterable[ast.AST]) -> set[str]:
     }
 
 
-def added(tree: ast.Module) -> Iterator[ast.Call]:
-    """Yield the calls of add_argument in the order of the lines."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    found = [node for node in calls if getattr(node.func, "attr", "") == "add_argument"]
-    yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
+def added(source: Source) -> list[ast.Call]:
+    """Return the calls of add_argument in the order of the lines."""
+    return [node for node in source.calls if getattr(node.func, "attr", "") == "add_argument"]
 
 
 def _option(
@@ -210,13 +207,13 @@ class _Option:
 class ScriptParser:
     """The parser of a script, built from the literals of its calls."""
 
-    def __init__(self, tree: ast.Module, literals: Literals) -> None:
-        self._tree, self._literals = tree, literals
+    def __init__(self, source: Source) -> None:
+        self._nodes, self._literals = source.nodes, source.literals
         self._parser = _Parser(add_help=False)
         self._options: dict[str, _Option] = {}  # by flag; none whose calls cannot be read
         twice: set[str] = set()
-        for number, node in enumerate(added(tree)):
-            flags = [f for f in map(literals.value, node.args) if isinstance(f, str)]
+        for number, node in enumerate(added(source)):
+            flags = [f for f in map(self._literals.value, node.args) if isinstance(f, str)]
             if flags and not flags[0].startswith("-"):
                 self._parser.add_argument(f"o{number}", nargs="?")
             elif flags:
@@ -312,19 +309,16 @@ class ScriptParser:
 
     def _is_constant(self, name: str) -> bool:
         """True if a name is assigned once, and no method of its value is called."""
-        nodes = [n for n in ast.walk(self._tree) if called(n) == name and isinstance(n, ast.Name)]
-        used = [n for n in ast.walk(self._tree) if isinstance(n, ast.Attribute)]
+        nodes = [n for n in self._nodes if called(n) == name and isinstance(n, ast.Name)]
+        used = [n for n in self._nodes if isinstance(n, ast.Attribute)]
         stored = [n for n in nodes if not isinstance(n.ctx, ast.Load)]
         return len(stored) == 1 and not any(n.value in nodes for n in used)
 
 
-def findings(
-    tree: ast.Module, passed: Mapping[str, Sequence[Json]], macro: str
-) -> Iterator[Finding]:
+def findings(source: Source, passed: Mapping[str, Sequence[Json]], macro: str) -> Iterator[Finding]:
     """Yield the values of parameters, passed by a macro, that the script rejects or misreads."""
-    literals = Literals(tree)
-    parser = ScriptParser(tree, literals)
-    known = accepted(tree, literals) or {}
+    parser = ScriptParser(source)
+    known = accepted(source) or {}
     for name, values in passed.items():
         option = known.get(f"--{name}")
         is_flag = option is not None and option.kind is Kind.FLAG

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -19,7 +18,6 @@ from typing import Any
 from hpq.domain.printed_line import metrics_of_line
 from hpq.domain.sweep import Goal
 from hpq.domain.trial import Json
-from hpq.errors import UserError
 from hpq.reporting import METRIC_NAME
 from hpq_producer.scaffold import argparse_options, wandb_options
 from hpq_producer.scaffold.script_contents import (
@@ -29,30 +27,25 @@ from hpq_producer.scaffold.script_contents import (
     Option,
     Reported,
     Script,
+    Source,
     called,
     keywords,
     spelled,
 )
 
 _ONLY_WANDB = "only in wandb.config; the script's parser rejects it as an option"
-_MAX_BYTES = 4 * 2**20
 
 
 def read_script(path: Path, read_yaml: Callable[[Path], Any] = lambda _: UNKNOWN) -> Script:
     """Return the options and metrics of a script; `read_yaml` reads a file that it loads.
 
     Raises:
-        UserError: the file is missing, is not Python, or is too large.
+        UserError: the file is missing, or is not Python.
     """
-    if path.suffix == ".ipynb":
-        text = f"{path} is a notebook; run `jupyter nbconvert --to script {path}`, then `hpq init`"
-        raise UserError(f"{text} on the script", code="script-invalid")
-    tree = _parse(path)
-    literals = Literals(tree)
-    options, arguments = argparse_options.read(tree, literals)
-    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    takes_any = not options or "parse_known_args" in used
-    defaults, reads = wandb_options.read_config(tree, literals)
+    source = Source.read(path)
+    options, arguments = argparse_options.read(source)
+    takes_any = not options or "parse_known_args" in source.attributes
+    defaults, reads = wandb_options.read_config(source)
     known = {spelled(option.name) for option in options}
     # The sweep must set the names of wandb.config that are read without a default.
     defaults += [Option(name=name, required=True) for name in reads]
@@ -60,31 +53,27 @@ def read_script(path: Path, read_yaml: Callable[[Path], Any] = lambda _: UNKNOWN
     if not takes_any:
         alone = [replace(one, why_not=_ONLY_WANDB) for one in alone]
     options += alone
-    reported, mentioned = read_metrics(tree, literals), list(_mentioned(tree))
+    reported, mentioned = read_metrics(source), list(_mentioned(source))
     declared = choose([one for one, is_read in mentioned if is_read])  # the file declares one
     return Script(
         options=tuple({option.name: option for option in options}.values()),
         reported=tuple(reported) or (declared or ())[:1],
         unread=next((one for one, is_read in mentioned if not is_read), None),
         arguments=tuple(arguments),
-        sweep=wandb_options.read_sweep(tree, literals, lambda name: read_yaml(_beside(path, name))),
+        sweep=wandb_options.read_sweep(source, lambda name: read_yaml(_beside(path, name))),
         takes_any=takes_any,
     )
 
 
 def rejections(
-    path: Path, names: Iterable[str], *, flags_alone: bool
+    source: Source, names: Iterable[str], *, flags_alone: bool
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield each name whose `--name=value` the script's argparse rejects, why, and if it is sure.
 
     Nothing if in doubt. `flags_alone`: the command passes `--name` for true values.
     """
-    try:
-        tree = _parse(path)
-    except UserError:  # not Python
-        return
-    options = argparse_options.accepted(tree, Literals(tree)) or {}
-    sure = argparse_options.reads_argv(tree)
+    options = argparse_options.accepted(source) or {}
+    sure = argparse_options.reads_argv(source)
     long = {flag.removeprefix("--"): one for flag, one in options.items() if flag[:2] == "--"}
     for name in names if long else ():
         started = [other for other in long if other.startswith(name)]  # abbreviations are accepted
@@ -94,61 +83,27 @@ def rejections(
             near += [other for other in long if other == initials]
             near += get_close_matches(name, long, n=1, cutoff=0.5)
             hint = f"; did you mean --{near[0]}?" if near else ""
-            yield name, f"{path.name} has no option --{name}{hint}", sure
+            yield name, f"{source.path.name} has no option --{name}{hint}", sure
         elif long.get(name, long[(started or [name])[0]]).kind is Kind.FLAG and not flags_alone:
-            flag = f"{path.name}: --{name} takes no value"
+            flag = f"{source.path.name}: --{name} takes no value"
             yield name, f"{flag}; write ${{args_no_boolean_flags}} instead of ${{args}}", sure
 
 
 def misread_values(
-    path: Path, passed: Mapping[str, Sequence[Json]], macro: str
+    source: Source, passed: Mapping[str, Sequence[Json]], macro: str
 ) -> tuple[list[argparse_options.Finding], bool]:
     """Return the values that the script's argparse rejects or misreads, and if it is sure.
 
     `passed` has the values of each parameter, which the macro of the command writes as words.
     """
-    try:
-        tree = _parse(path)
-    except UserError:  # not Python
-        return [], False
-    found = list(argparse_options.findings(tree, passed, macro))
-    is_whole = argparse_options.accepted(tree, Literals(tree)) is not None
-    return found, is_whole and argparse_options.reads_argv(tree)
-
-
-def syntax_error(path: Path) -> str:
-    """Return why a script is not Python, with its line; "" if it is."""
-    try:
-        _parse(path)
-    except UserError as error:
-        return str(error)
-    return ""
+    found = list(argparse_options.findings(source, passed, macro))
+    is_whole = argparse_options.accepted(source) is not None
+    return found, is_whole and argparse_options.reads_argv(source)
 
 
 def _beside(script: Path, name: str) -> Path:
     """Return the path of a file that a script opens: in the working directory, or its own."""
     return Path(name) if Path(name).exists() else script.with_name(name)
-
-
-def _parse(path: Path) -> ast.Module:
-    try:
-        raw = path.read_bytes()[:_MAX_BYTES]
-        with warnings.catch_warnings(action="ignore"):  # a warning quotes its line
-            return ast.parse(raw, str(path))
-    except FileNotFoundError:
-        text = f"{path}: no such file; give the path of a training script"
-        raise UserError(text, code="file-not-found") from None
-    except IsADirectoryError:
-        text = f"{path} is a directory; give the path of a training script"
-        raise UserError(text, code="file-not-found") from None
-    except OSError as error:
-        text = f"{path}: cannot be read: {error.strerror}"
-        raise UserError(text, code="file-unreadable") from None
-    except SyntaxError as error:
-        where = f"{path}:{error.lineno or 1}:{error.offset or 1}"
-        raise UserError(f"{where}: not Python: {error.msg}", code="script-invalid") from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise UserError(f"{path}: not Python: {error}", code="script-invalid") from None
 
 
 _LOGS = ("wandb.log", ".report", "run.log", "report", ".log_dict", ".log_metrics")
@@ -166,49 +121,44 @@ _OF_TRAINING = re.compile(r"(^|[^a-z])train(ing)?([^a-z]|$)", re.I)
 _NO_METRIC = frozenset({"epoch", "step", "lr", "learning_rate", "iteration", "batch", "seed"})
 
 
-def read_metrics(tree: ast.Module, literals: Literals) -> list[Reported]:
+def read_metrics(source: Source) -> list[Reported]:
     """Return the reported metrics, each once, in the order of the lines."""
     found: dict[str, Reported] = {}
-    calls = _calls(tree)
-    is_wandb = any(called(node) == "wandb.init" for node in calls)
+    is_wandb = any(called(node) == "wandb.init" for node in source.calls)
     media = {
         called(target)
-        for node in ast.walk(tree)
+        for node in source.nodes
         if isinstance(node, ast.Assign) and called(node.value).startswith("wandb.")
         for target in node.targets
     }
-    built = _built(tree, literals)
-    for node in calls:
+    built = _built(source)
+    for node in source.calls:
         if is_wandb and called(node) == "print":  # does not count once the run began
             continue
-        for name in _names(node, literals, built, media):
+        for name in _names(node, source.literals, built, media):
             if METRIC_NAME.match(name) and name.lower() not in _NO_METRIC:
                 by = called(node)
                 found.setdefault(name, Reported(name=name, line=node.lineno, by=by))
     return list(found.values())
 
 
-def _calls(tree: ast.Module) -> list[ast.Call]:
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
-    return sorted(calls, key=lambda n: n.lineno)
-
-
-def _mentioned(tree: ast.Module) -> Iterator[tuple[Reported, bool]]:
+def _mentioned(source: Source) -> Iterator[tuple[Reported, bool]]:
     """Yield what looks like a metric in printed text, and whether a worker reads it if declared."""
-    for node in _calls(tree):
+    for node in source.calls:
         for name, sign, unit in _MENTION.findall(_line(node) if called(node) == "print" else ""):
             if _UP.search(name) or _DOWN.search(name):
                 is_read = bool(sign) and not unit
                 yield Reported(name=name, line=node.lineno, by="print"), is_read
 
 
-def _built(tree: ast.Module, literals: Literals) -> dict[str, dict[str, ast.expr]]:
+def _built(source: Source) -> dict[str, dict[str, ast.expr]]:
     """Return the entries of each mapping that a script builds up, by the mapping's name.
 
     Of `row = {"a": 1}`, `row["b"] = 2` and `row.update({"c": 3}, d=4)`, in any function.
     """
+    literals = source.literals
     found: dict[str, dict[str, ast.expr]] = {}
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Name):

@@ -1,21 +1,26 @@
-"""The literal values of a script, its options, and the metrics that it reports. Pure.
+"""A parsed script: its literal values, its options, and the metrics that it reports.
 
-No script is run: only literals and constants have a value here.
+A script is parsed once, by `Source.read`, and never run: only literals and constants have a value.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from hpq.domain.trial import Json
+from hpq.errors import UserError
 
 UNKNOWN = object()  # not None, which may be a default
 _MOST = 1e18
+_MAX_BYTES = 4 * 2**20
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -97,6 +102,60 @@ class Literals:
         if isinstance(node, ast.Call) and called(node) == "dict":
             return keywords(node)
         return {}
+
+
+class Source:
+    """A script, parsed; each question about it is asked of this tree."""
+
+    def __init__(self, path: Path, tree: ast.Module) -> None:
+        self.path = path
+        self.literals = Literals(tree)
+        self._tree = tree
+
+    @classmethod
+    def read(cls, path: Path) -> Source:
+        """Parse a script.
+
+        Raises:
+            UserError: the file is missing, or is not Python.
+        """
+        if path.suffix == ".ipynb":
+            text = f"{path} is a notebook; run `jupyter nbconvert --to script {path}`, then"
+            raise UserError(f"{text} `hpq init` on the script", code="script-invalid")
+        try:
+            raw = path.read_bytes()[:_MAX_BYTES]
+            with warnings.catch_warnings(action="ignore"):  # a warning quotes its line
+                return cls(path, ast.parse(raw, str(path)))
+        except FileNotFoundError:
+            text = f"{path}: no such file; give the path of a training script"
+            raise UserError(text, code="file-not-found") from None
+        except IsADirectoryError:
+            text = f"{path} is a directory; give the path of a training script"
+            raise UserError(text, code="file-not-found") from None
+        except OSError as error:
+            text = f"{path}: cannot be read: {error.strerror}"
+            raise UserError(text, code="file-unreadable") from None
+        except SyntaxError as error:
+            where = f"{path}:{error.lineno or 1}:{error.offset or 1}"
+            raise UserError(f"{where}: not Python: {error.msg}", code="script-invalid") from None
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise UserError(f"{path}: not Python: {error}", code="script-invalid") from None
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All parts of the tree, outer ones first."""
+        return list(ast.walk(self._tree))
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """All calls in the order of the text."""
+        calls = [node for node in self.nodes if isinstance(node, ast.Call)]
+        return sorted(calls, key=lambda node: (node.lineno, node.col_offset))
+
+    @cached_property
+    def attributes(self) -> set[str]:
+        """The names of all attributes."""
+        return {node.attr for node in self.nodes if isinstance(node, ast.Attribute)}
 
 
 def called(node: ast.AST) -> str:

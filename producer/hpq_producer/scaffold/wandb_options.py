@@ -9,21 +9,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpq.domain.trial import Json
-from hpq_producer.scaffold.script_contents import UNKNOWN, Kind, Literals, Option, called, keywords
+from hpq_producer.scaffold.script_contents import (
+    UNKNOWN,
+    Kind,
+    Literals,
+    Option,
+    Source,
+    called,
+    keywords,
+)
 
 _METHODS = frozenset({"get", "update", "setdefaults", "items", "keys", "values", "as_dict"})
 
 
-def read_config(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[str]]:
+def read_config(source: Source) -> tuple[list[Option], list[str]]:
     """Return options from literal defaults, and the names read without a default."""
+    literals = source.literals
     found: dict[str, Any] = {}
     reads: dict[str, None] = {}
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call):
             pairs = literals.entries(_defaults(node)).items()
             found = {**{k: _value(v, literals) for k, v in pairs}, **found}
-    aliases = _aliases(tree)
-    for node in ast.walk(tree):
+    aliases = _aliases(source)
+    for node in source.nodes:
         if isinstance(node, ast.Assign) and (name := _read(node.targets[0], aliases)):
             found.setdefault(name, literals.value(node.value))
         elif isinstance(node, ast.expr) and (name := _read(node, aliases)):
@@ -48,10 +57,10 @@ def _defaults(node: ast.Call) -> ast.expr | None:
     return None
 
 
-def _aliases(tree: ast.Module) -> set[str]:
+def _aliases(source: Source) -> set[str]:
     """Return the names that the script assigns wandb.config to."""
     out = {"wandb.config", "run.config"}
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if isinstance(node, ast.Assign) and called(node.value) in out:
             out |= {called(target) for target in node.targets} - {""}
     return out
@@ -86,23 +95,21 @@ _LOADS_YAML = re.compile(r"(?:yaml\.)?(?:safe_|full_)?load")
 _IS_YAML = re.compile(r"\.(?:ya?ml|json)$", re.IGNORECASE)
 
 
-def read_sweep(
-    tree: ast.Module, literals: Literals, read_yaml: Callable[[str], Any]
-) -> dict[str, Json] | None:
+def read_sweep(source: Source, read_yaml: Callable[[str], Any]) -> dict[str, Json] | None:
     """Return the mapping passed to wandb.sweep, with wandb.agent's count as run_cap.
 
     `read_yaml` reads a file that the script loads. None if the script does not call wandb.sweep, or
     a part of the mapping is neither a literal nor of a file.
     """
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    sweeps = [call for call in calls if _is(call, "sweep")]
+    literals = source.literals
+    sweeps = [call for call in source.calls if _is(call, "sweep")]
     given = [call.args[0] if call.args else keywords(call).get("sweep") for call in sweeps]
     if len(given) != 1 or given[0] is None:
         return None
-    sweep = _Names(literals, _written(tree), _opened(tree), read_yaml).value(given[0])
+    sweep = _Names(literals, _written(source), _opened(source), read_yaml).value(given[0])
     if not isinstance(sweep, dict) or not isinstance(sweep.get("parameters"), dict):
         return None
-    agents = [call for call in calls if _is(call, "agent")]
+    agents = [call for call in source.calls if _is(call, "agent")]
     if any(call.args[1:] or "function" in keywords(call) for call in agents):
         for key in ("program", "command"):  # ignored by the agent: this script is the program
             sweep.pop(key, None)
@@ -125,10 +132,10 @@ class Write:
     is_all: bool = False
 
 
-def _written(tree: ast.Module) -> dict[str, list[Write]]:
+def _written(source: Source) -> dict[str, list[Write]]:
     """Return the assignments to each name in the order of the lines; functions share names."""
     out: dict[str, list[Write]] = {}
-    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.Expr))
+    nodes = (node for node in source.nodes if isinstance(node, ast.Assign | ast.Expr))
     for node in sorted(nodes, key=lambda n: n.lineno):
         for name, write in _writes(node):
             out.setdefault(name, []).append(write)
@@ -149,9 +156,9 @@ def _writes(node: ast.Assign | ast.Expr) -> Iterator[tuple[str, Write]]:
             yield name, Write(value=node.value.args[0])
 
 
-def _opened(tree: ast.Module) -> dict[str, ast.expr]:
+def _opened(source: Source) -> dict[str, ast.expr]:
     """Return the expressions of `with … as name` by name."""
-    items = (item for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items)
+    items = (item for node in source.nodes if isinstance(node, ast.With) for item in node.items)
     found = ((item.optional_vars, item.context_expr) for item in items)
     return {name.id: value for name, value in found if isinstance(name, ast.Name)}
 

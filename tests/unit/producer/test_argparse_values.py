@@ -13,6 +13,7 @@ import pytest
 from hpq.code.command import arguments
 from hpq.domain.trial import Json
 from hpq_producer.scaffold.script import misread_values, rejections
+from hpq_producer.scaffold.script_contents import Source
 from tests.support.desk import run_here
 from tests.support.ids import ids
 
@@ -59,9 +60,9 @@ def test_a_value_is_refused_exactly_if_the_script_would_end(tmp_path: Path, macr
     for option in OPTIONS:
         script.write_text(PARSER.format(option))
         flags_alone = macro == "${args_no_boolean_flags}"
-        is_flag = bool(list(rejections(script, ["x"], flags_alone=flags_alone)))
+        is_flag = bool(list(rejections(Source.read(script), ["x"], flags_alone=flags_alone)))
         for value in VALUES:
-            found, is_sure = misread_values(script, {"x": [value]}, macro)
+            found, is_sure = misread_values(Source.read(script), {"x": [value]}, macro)
             is_rejected = is_flag or any("becomes" not in one.why for one in found)
             assert is_sure and len(found) <= 1
             assert is_rejected == is_refused_by_the_script(script, macro, value), (option, value)
@@ -101,7 +102,7 @@ def test_a_value_that_argparse_reads_otherwise_is_named(
     tmp_path: Path, option: str, value: Json, macro: str, expected: bool | None
 ) -> None:
     (tmp_path / "train.py").write_text(PARSER.format(option))
-    found, _ = misread_values(tmp_path / "train.py", {"x": [value]}, macro)
+    found, _ = misread_values(Source.read(tmp_path / "train.py"), {"x": [value]}, macro)
     assert [one.is_wrong for one in found] == ([] if expected is None else [expected])
 
 
@@ -121,7 +122,7 @@ def test_a_value_is_refused_only_if_no_other_line_may_change_the_option(
     tmp_path: Path, more: str, is_sure: bool | None
 ) -> None:
     (tmp_path / "train.py").write_text(PARSER.format("choices=CHOICES") + more)
-    found, sure = misread_values(tmp_path / "train.py", {"x": ["adamw"]}, ARGS)
+    found, sure = misread_values(Source.read(tmp_path / "train.py"), {"x": ["adamw"]}, ARGS)
     assert bool(found) is (is_sure is not None) and not (found and sure)
 
 
@@ -208,7 +209,7 @@ def test_the_range_of_an_int_is_read_as_whole_numbers(tmp_path: Path) -> None:
 def test_many_values_are_checked_in_a_moment(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PARSER.format("type=int"))
     values = list(itertools.islice(itertools.count(0.5), 500))
-    found, _ = misread_values(tmp_path / "train.py", {"x": values}, ARGS)
+    found, _ = misread_values(Source.read(tmp_path / "train.py"), {"x": values}, ARGS)
     assert len(found) == 500
 
 
@@ -226,4 +227,4 @@ def test_a_script_that_names_many_choices_or_values_takes_no_memory(
 ) -> None:
     """argparse would list each choice in its error, also for another person's script."""
     (tmp_path / "train.py").write_text(PARSER.format(option))
-    assert misread_values(tmp_path / "train.py", {"x": [-1]}, ARGS)[0] == []
+    assert misread_values(Source.read(tmp_path / "train.py"), {"x": [-1]}, ARGS)[0] == []

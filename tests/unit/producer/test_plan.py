@@ -11,6 +11,7 @@ import pytest
 
 from hpq_producer.commands.make_sweep.set_text import describe_rest
 from hpq_producer.scaffold.script import rejections
+from hpq_producer.scaffold.script_contents import Source
 from hpq_producer.sweepfile.load import load
 from tests.support.constants import DEADLINE_S, ROOT
 from tests.support.desk import run_here
@@ -83,7 +84,6 @@ NAMES = ("lr", "bs", "learning_rate", "batch_size", "batch-siz", "amp", "ema", "
         ("q = argparse.ArgumentParser(parents=[p])", False, []),
         ("add_model_arguments(p)", False, []),
         ("add_model_arguments(parser=p)", False, []),
-        ("def x(:", False, []),
     ],
 )
 def test_options_that_argparse_rejects_are_found_unless_in_doubt(
@@ -91,7 +91,7 @@ def test_options_that_argparse_rejects_are_found_unless_in_doubt(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(PARSER + more)
-    found = list(rejections(script, NAMES, flags_alone=flags_alone))
+    found = list(rejections(Source.read(script), NAMES, flags_alone=flags_alone))
     assert len(found) == len(rejected)
     assert [name for name, _, _ in found] == rejected
     for name, line, is_sure in found:
@@ -99,7 +99,7 @@ def test_options_that_argparse_rejects_are_found_unless_in_doubt(
         assert ("learning_rate" in line) <= ("--lr?" in line)
         assert ("batch_size" in line) <= ("--batch-size?" in line)
     script.write_text("print('no parser')")
-    assert not list(rejections(script, NAMES, flags_alone=flags_alone))
+    assert not list(rejections(Source.read(script), NAMES, flags_alone=flags_alone))
 
 
 SURE = PARSER + "p.parse_args()\n"
@@ -123,7 +123,8 @@ def test_a_rejection_is_sure_only_if_argparse_alone_reads_the_command_line(
     tmp_path: Path, script: str, is_sure: bool
 ) -> None:
     (tmp_path / "train.py").write_text(script)
-    found = [sure for _, _, sure in rejections(tmp_path / "train.py", NAMES, flags_alone=False)]
+    source = Source.read(tmp_path / "train.py")
+    found = [sure for _, _, sure in rejections(source, NAMES, flags_alone=False)]
     assert set(found) <= {is_sure} and (found or not is_sure)
 
 
