@@ -1,9 +1,9 @@
 """`python -m tests.chaos --trials N`: run sweeps under random faults, then audit them.
 
 Processes are killed, stopped, terminated and starved, connections cut, replies lost, disks filled,
-Redis killed and its scripts flushed. Each trial appends its result to a log outside hpq, with which
-every result is compared. At the end no process and no claim is left. The seed and every fault are
-printed, then the tables of docs/results/faults.md. A test runs the short form.
+Redis killed and filled, and its scripts flushed. Each trial appends its result to a log outside
+hpq, with which every result is compared. At the end no process and no claim is left. The seed and
+every fault are printed, then the tables of docs/results/faults.md. A test runs the short form.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from redis.exceptions import RedisError
 
 from hpq.domain.trial import TrialState
 from hpq.store.scripts import StoreContext
@@ -122,7 +124,7 @@ class Chaos:
         self.faults: list[Callable[[], None]] = [
             self.kill_one, self.kill_one, self.end_fleet, self.end_stopped, self.stop, self.stop,
             self.starve, self.starve, self.cut, self.lose, self.hole, self.restart_redis,
-            self.flush,
+            self.flush, self.fill_redis,
         ]  # fmt: skip
 
     def run(self) -> None:
@@ -320,6 +322,16 @@ class Chaos:
     def flush(self) -> None:
         self.lab.redis.script_flush()
         self.told("SCRIPT FLUSH")
+
+    def fill_redis(self) -> None:
+        """Let Redis be at its maxmemory: no trial starts, and the reaper drops logs and curves."""
+        self.lab.redis.config_set("maxmemory", 1)
+        self.told("Redis at its maxmemory")
+        self.later(1.0, 5.0, self.empty_redis)
+
+    def empty_redis(self) -> None:
+        with contextlib.suppress(RedisError):  # it is killed, and comes back without a limit
+            self.lab.redis.config_set("maxmemory", 0)
 
     # --- audit --------------------------------------------------------------------------------
 

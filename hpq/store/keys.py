@@ -28,7 +28,8 @@ P:b:D           string  code digest → the code itself, a gzipped tar (bundle)
 P:b:D:sweeps    set   ids of sweeps with this code; it is removed with the last of them
 P:leases        zset  S/N of each running trial → when its lease ends, ms
 P:workers       zset  W → last seen, ms
-P:bulk          zset  sweep id → up to which ended_ms points and logs of its trials were dropped
+P:histories     zset  sweep id → order in which logs and curves are dropped if memory is short:
+                      when it ended, ms; of an open one 10¹⁴ more than when it was created
 P:w:W           hash  a worker, with its last claim; expires
 P:q:Q:open      zset  sweep id → claim order, for sweeps with waiting trials
 P:q:Q:owners    hash  sweep id → owner, of the open ones
@@ -38,7 +39,9 @@ P:q:Q:checked   string  set when a worker of the queue checked its sweeps for no
 P:demand:Q      list  as long as the demand, at most 10,000 (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts; with a budget, GPU-ms:
                       spent_ms, of these useful_ms; started_ms: the sum of the times of the claims
-                      that run; may_run: the trials that limits of its owner let run, for its demand
+                      that run; may_run: the trials that limits of its owner let run, for its
+                      demand; thinned_ms: the ended_ms up to which logs and curves of its trials
+                      were dropped
 P:s:S:params    hash  N → 16 bytes of signature (without a key: none) and the parameters as JSON;
                       of a trial that begins at another one's checkpoint: these, its number, and
                       the checkpoint

@@ -27,22 +27,27 @@ from hpq.store.wire.fields import Field, encode_fields
 BATCH_ROWS = 500  # arguments of one call: Lua's unpack() is limited, and a script blocks the server
 UNFINISHED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire after an hour
 
-# The parts of lua/lib before every script, in this order, and those that only some scripts need.
-_PRELUDE = ("prelude", "owners", "sweeps", "workers", "points", "memory", "files", "moves")
+# The parts of lua/lib before every script, in this order, and those that only some scripts need:
+# `memory` is that of scripts that a full server must not refuse.
+_PRELUDE = ("prelude", "owners", "sweeps", "workers", "points", "files", "moves")
 _SHARED: Mapping[str, tuple[str, ...]] = {
-    "beat": ("ends", "early_termination", "reports"),
-    "claim": ("sweep_order", "sharing"),
-    "commit": ("ends", "early_termination", "reports", "circuit_breaker"),
-    "control": ("ends",),
+    "attach_files": ("memory",),
+    "beat": ("memory", "ends", "early_termination", "reports"),
+    "claim": ("memory", "sweep_order", "sharing"),
+    "commit": ("memory", "ends", "early_termination", "reports", "circuit_breaker"),
+    "control": ("memory", "ends"),
     "create": ("ends", "early_termination", "reports", "sharing"),
     "finish_restore": ("sharing",),
-    "reap": ("ends", "server_restarts"),
-    "record_newest_write": ("server_restarts",),
-    "release": ("ends",),
-    "remove": ("sharing",),
-    "set_run_cap": ("ends",),
+    "limit_owner": ("memory",),
+    "presence": ("memory",),
+    "reap": ("memory", "ends", "server_restarts", "histories"),
+    "record_newest_write": ("memory", "server_restarts"),
+    "release": ("memory", "ends"),
+    "remove": ("memory", "sharing"),
+    "set_run_cap": ("memory", "ends"),
+    "suggest": ("memory",),
 }
-_ALWAYS = {"prelude", "moves"}
+_ALWAYS = {"prelude", "moves", "memory"}
 
 
 @cache

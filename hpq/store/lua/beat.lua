@@ -1,6 +1,6 @@
 -- Heartbeat of a running attempt: extends the lease and records what was reported and printed since.
 -- A batch whose sequence number was recorded before only extends the lease.
--- A server at its maxmemory still records the lease (lib/reports.lua).
+-- A full server still records the lease, and drops the rest (lib/reports.lua).
 -- KEYS prefix
 -- ARGV {sweep, number, attempt, nonce, worker, lease_ms, seq, step,
 --      objective (so far, if any), phase, checkpoint (JSON of the one that was published since, if
@@ -15,7 +15,6 @@
 local args = cjson.decode(ARGV[1])
 local sid, n, attempt, worker, lease = args.sweep, args.number, args.attempt, args.worker, tonumber(args.lease_ms)
 
-local full = is_full()
 local s, t = read_sweep(sid, 'metric', 'metric_order', 'early', 'constraints'), read_trial(sid, n)
 if not t.state or not s.queue then return {'unknown'} end  -- removed, or the server lost its data
 local alive = t.attempt == attempt and t.closed ~= attempt
@@ -44,8 +43,8 @@ if reports().is_new(t, args) then
   set(t, 'step', args.step)
   set(t, 'objective', args.objective or '')
   set(t, 'phase', args.phase or '')
-  local drops_points = reports().take_batch(s, t, args, rule, full)
-  reports().add_points(t, args, drops_points)
+  reports().take_batch(s, t, args, rule, FULL)
+  reports().add_points(t, args, FULL)
 end
 if rule then early_termination().judge_again(t, rule) end
 save(s)

@@ -16,7 +16,6 @@ local queue, worker, host, nonce = args.queue, args.worker, args.host, args.nonc
 local lease, provenance, skip = tonumber(args.lease_ms), args.provenance, {}
 for _, sid in ipairs(args.skip) do skip[sid] = true end
 local gpus = args.gpus or '1'
-local full = is_full()  -- before any other write
 local left = tonumber(args.left_ms)
 local short, unfed = '', ''
 local BRIEF_MS = 10000  -- the next run of the reaper gives each idle worker a ticket
@@ -183,9 +182,7 @@ local function claim_from(sid)
   if n and not string.find(n, '^[1-9]%d*$') then error('a trial that waits has no number', 0) end
   if unfed == '' and lacks_suggester(s) then unfed = sid end
   if not n then return end
-  if full and memory().free_memory(65536) < 65536 then  -- results need the remaining memory
-    return redis.error_reply('OOM the server is at its maxmemory: no further trial starts')
-  end
+  if FULL then return redis.error_reply('OOM the server is at its maxmemory: no further trial starts') end
   return claim(s, n)
 end
 

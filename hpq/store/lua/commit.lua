@@ -59,8 +59,6 @@ local function decide_retry(s, t, mark, tail, in_a_row)
 end
 
 local function commit()
-  local full = is_full()
-  if full then memory().free_memory(65536) end  -- a result is recorded in any case
   local s = read_sweep(sid, 'metric', 'metric_order', 'early', 'constraints', 'keep', 'replicates', 'tail',
     'dur_n', 'dur_sum', 'dur_sq')
   local t = read_trial(sid, n)
@@ -79,7 +77,7 @@ local function commit()
 
   local rule = read_rule(s)
   local batch = args.last and reports().is_new(t, args.last) and args.last
-  local drops_points = batch and reports().take_batch(s, t, batch, rule, full)
+  if batch then reports().take_batch(s, t, batch, rule, FULL) end
 
   local before, worker, mark = demand(s), t.worker or '', '-'
   if was_reaped then enter_again(s, t) end  -- what it has spent since counts
@@ -95,7 +93,7 @@ local function commit()
   local tail = s.tail or ''
   if not t.again then tail = circuit_breaker().with_end(tail, worker, mark) end
 
-  if t.log_bytes then memory().keep_log(t, tonumber(args.keep_log_bytes)) end
+  if t.log_bytes then reports().keep_log(t, tonumber(args.keep_log_bytes)) end
   local in_a_row = 0
   if mark == '+' or mark == '-' then
     redis.call('HDEL', key('w', worker), 'streak', 'streak_n', 'suspect_ms')
@@ -108,7 +106,7 @@ local function commit()
     if was_reaped then event(t, 'resumed') end  -- reaped, and then it failed
     requeue(s, t, reason, false)
     if batch then
-      reports().add_points(t, batch, drops_points)
+      reports().add_points(t, batch, FULL)
       set(t, 'objective', batch.objective or '')
     end
     save(t)
@@ -141,9 +139,9 @@ local function commit()
   local last
   if not t.seq and attempt == '1' then
     last = {}
-    for i = 3, batch and not drops_points and #ARGV or 0 do last[i - 2] = ARGV[i] end
+    for i = 3, batch and not FULL and #ARGV or 0 do last[i - 2] = ARGV[i] end
   else
-    if batch then reports().add_points(t, batch, drops_points) end
+    if batch then reports().add_points(t, batch, FULL) end
     unset(t, 'resumes')
     save(t)
   end

@@ -47,11 +47,10 @@ local ran = redis.call('SMEMBERS', sweep_key(sid, 'ran_on'))
 redis.call('DEL', sweep_key(sid, 'ran_on'))  -- hold_ran_on counts them again
 for _, digest in ipairs(ran) do sharing().hold_ran_on(sid, digest) end
 redis.call('EXPIRE', lock, 60)  -- until then, the caller may repeat this call
-local s = read_sweep(sid, 'created_ms', 'digest', 'bulk')
+local s = read_sweep(sid, 'created_ms', 'digest')
 redis.call('ZADD', key('sweeps'), s.created_ms, sid)
 redis.call('HSETNX', key('digests'), s.digest, sid)
 redis.call('HSETNX', key('last'), s.owner, sid)
-if tonumber(s.bulk or 0) > 0 then redis.call('ZADD', key('bulk'), 0, sid) end
 if not is_done(s) then sweeps().open(s) end
 settle(s, 0)
 return {'created', s.queue, tickets(s)}

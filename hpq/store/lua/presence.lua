@@ -6,7 +6,6 @@
 
 local args = cjson.decode(ARGV[1])
 local worker, queue = args.worker, args.queue
-is_full()  -- the writes below succeed on a full server
 local is_new = redis.call('ZADD', key('workers'), NOW_MS, worker) == 1
 -- No worker has reaped for a while: what passed then must not hide that all fails now. A window without such
 -- trials stays, or workers of one trial each would never hold a sweep.

@@ -1,4 +1,5 @@
--- Requeues trials whose lease expired or whose process is dead, and corrects counts and tickets of the queue.
+-- Requeues trials whose lease expired or whose process is dead, drops logs and curves if the server is short of
+-- memory, and corrects counts and tickets of the queue.
 -- After a restart of the server (its run_id changes) no lease expires until one lease has passed.
 -- KEYS prefix
 -- ARGV {queue, lease_ms, lost_max, await_leases (the limits of hpq/domain/retry_policy.py), as_of_ms
@@ -13,7 +14,6 @@ local queue, lease, lost_max = args.queue, tonumber(args.lease_ms), tonumber(arg
 local await_ms = tonumber(args.await_leases) * lease
 local as_of = math.min(NOW, tonumber(args.as_of_ms or NOW))
 
-is_full()  -- the writes below succeed on a full server
 local since, newest = server_restarts().look()
 if since <= NOW and NOW - since < lease then return {'settling', 0, 0} end
 
@@ -117,29 +117,14 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
   end
 end
 
--- Every worker reaps expired leases. The rest reads each open sweep, so one worker of the queue does it
--- in every_ms.
+histories().make_room()
+
+-- Every worker reaps expired leases and makes room. The rest reads each open sweep, so one worker of the queue
+-- does it in every_ms.
 local stamp = 'booked:' .. queue
 local done = tonumber(redis.call('HGET', key('settle'), stamp)) or 0
 if done <= NOW and NOW - done < tonumber(args.every_ms) then return answer() end
 redis.call('HSET', key('settle'), stamp, NOW_MS, 'newest_ms', int(newest))
-
--- Keeps points and logs below 30 % of maxmemory: drops those of the trials that ended first.
-local function bound_bulk()
-  local info = redis.call('INFO', 'memory')
-  local limit = tonumber(string.match(info, 'maxmemory:(%d+)'))
-  local budget = 0.3 * limit
-  if limit == 0 or tonumber(string.match(info, 'used_memory:(%d+)')) < budget then return end
-  local bytes = 0
-  for _, sid in ipairs(redis.call('ZRANGE', key('bulk'), 0, -1)) do
-    bytes = bytes + (tonumber(redis.pcall('HGET', sweep_key(sid), 'bulk')) or 0)
-  end
-  for _, id in ipairs(redis.call('ZRANGE', key('leases'), 0, -1)) do
-    bytes = bytes + (tonumber(redis.pcall('HGET', key('t', id), 'log_bytes')) or 0)
-  end
-  if bytes > budget then memory().free_memory(bytes - budget) end
-end
-bound_bulk()
 
 -- Replaces a hash.
 local function rewrite(name, fields)

@@ -3,7 +3,6 @@
 -- ARGV (none)
 -- Replies: ok, then the time of this record, ms
 
-is_full()  -- the writes below succeed on a full server
 local _, newest = server_restarts().look()
 redis.call('HSET', key('settle'), 'newest_ms', int(newest))
 return {'ok', newest}

@@ -7,7 +7,6 @@
 
 local args = cjson.decode(ARGV[1])
 local sid, last, parts = args.sweep, args.last, args.parts
-is_full()
 -- False if a key has another type than a command reads: another client of Redis wrote it.
 local function has_type(name, command)
   local answer = redis.pcall(command, name)
@@ -59,7 +58,7 @@ for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
   end)
 end
 redis.call('ZREM', key('sweeps'), sid)
-redis.call('ZREM', key('bulk'), sid)
+redis.call('ZREM', key('histories'), sid)
 if redis.call('HGET', key('digests'), s.digest or '') == sid then redis.call('HDEL', key('digests'), s.digest) end
 if redis.call('HGET', key('last'), s.owner or '') == sid then redis.call('HDEL', key('last'), s.owner) end
 redis.call('SADD', key('removing'), sid)

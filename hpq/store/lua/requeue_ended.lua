@@ -17,7 +17,6 @@ local function retry(n)
     return 1
   end
   if redis.call('ZREM', ended, n) == 0 then return 0 end
-  memory().forget_bytes(sid, n)
   local t = read_trial(sid, n, 'kind', 'reused', 'unbegun')
   local is_complete = t.state == 'finished' or t.state == 'pruned' or t.kind == 'diverged'
   redis.call('HINCRBY', s.KEY, 'n_' .. t.state, -1)

@@ -9,7 +9,6 @@ local sid, cap, after = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local s, waiting, dropped = read_sweep(sid), sweep_key(sid, 'waiting'), sweep_key(sid, 'dropped')
 if not s.queue then return {'unknown', '', 0, 0, 0, 0, ''} end
 if is_closed(s) then return {'over', '', 0, 0, 0, 0, ''} end
-is_full()  -- the writes below succeed on a full server
 local n_dropped, n_requeued, next_ = 0, 0, ''
 local MOST = ends().MOST_MOVED
 

@@ -13,7 +13,6 @@ local sid, suggester, token, lease = args.sweep, args.suggester, args.token, ton
 local no_more, first, by = args.no_more, tonumber(args.first), args.by
 local params, ids = sweep_key(sid, 'params'), sweep_key(sid, 'ids')
 
-local full = is_full()
 local s = read_sweep(sid)
 local lead = redis.call('HMGET', s.KEY, 'suggester', 'suggest_token')
 if not s.queue then return {'unknown'} end
@@ -46,7 +45,7 @@ for i = 2, #ARGV, 2 do
   n = n + 1
 end
 local limit = to_come(s)
-if full and #new > 0 and memory().free_memory(65536) < 65536 then  -- results need the remaining memory
+if FULL and #new > 0 then
   return redis.error_reply('OOM the server is at its maxmemory: no further trial is suggested')
 end
 

@@ -12,7 +12,7 @@ from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, Reason, ReportBatch
-from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.domain.trial import Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.control import SweepControl
 from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.ids import ids, refused
@@ -104,7 +104,7 @@ def test_a_full_server_takes_results_beats_and_what_people_say(
     assert store.commit(claims[3], Outcome(state=TrialState.CANCELLED)) is CommitReply.DONE
     trial = reader.trials.get(claims[0].trial)
     assert (trial.state, trial.objective, trial.metrics) == ("finished", 1.0, {"acc": 0.5})
-    assert redis.hget(keys.counters, "reports_dropped") == b"1"
+    assert redis.hget(keys.counters, "reports_dropped") == b"1" and trial.thinned
     found = audit_sweep(reader, sid)
     assert found.violations == () and found.open == 0
 
@@ -120,20 +120,89 @@ def test_a_full_server_starts_no_further_trial(store, reader, sweep_of, take, li
     assert take().attempt == 1
 
 
-def test_histories_of_the_trials_that_ended_first_make_room_for_the_next(
-    store, reader, redis, keys, sweep_of, take, run_one, limit
+def keep(redis: Redis, share: float) -> None:
+    """Set maxmemory so that what the server uses now, less a share of it, is its 90 %."""
+    redis.config_set("maxmemory", int((1 - share) * redis.info("memory")["used_memory"] / 0.9))
+
+
+def test_the_sweep_that_ended_first_loses_its_histories_first_and_no_more_than_needed(
+    store, reader, redis, keys, sweep_of, run_one, limit
 ) -> None:
-    sweep_of(20)
-    first = [run_one() for _ in range(12)]
-    limit(-60_000)  # half of the histories; what other clients free meanwhile is less
-    claim = take()
-    assert isinstance(claim, Claim)
-    left = [has_history(reader, trial) for trial in first]
-    dropped = left.index(True)
-    assert 0 < dropped < 12 and left == [False] * dropped + [True] * (12 - dropped)
+    """Memory: 91 % of maxmemory is used, after three sweeps ended and while a fourth runs."""
+    sweep_of(241, "runs-00000", priority=-1)  # older, but it does not end
+    for sid in ("b", "c", "a"):
+        sweep_of(240, f"{sid}-00000")
+    ended = [run_one(points=300, log=b"y" * 9_000) for _ in range(720)]
+    open_ = [run_one(points=300, log=b"y" * 9_000) for _ in range(240)]
+    assert {trial.sweep for trial in open_} == {"runs-00000"}
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    assert all(has_history(reader, trial) for trial in ended)  # no maxmemory, no bound
+    redis.config_set("maxmemory", int(redis.info("memory")["used_memory"] / 0.89))
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    assert all(has_history(reader, trial) for trial in ended)  # 89 %
+    keep(redis, 0.25)
+    store.reap("default", lease_ms=LEASE, lost_max=3, every_ms=600_000)  # by any worker
+    left = [has_history(reader, trial) for trial in ended]
+    dropped = left.count(False)
+    assert 240 < dropped < 720 and left == [False] * dropped + [True] * (720 - dropped)
+    assert all(has_history(reader, trial) for trial in open_)
+    assert redis.info("memory")["used_memory"] <= 0.9 * redis.info("memory")["maxmemory"]
     assert int(redis.hget(keys.counters, "histories_dropped")) == dropped
-    assert reader.trials.get(first[0]).objective == 1.0 and reader.trials.get(first[0]).metrics
-    assert [reader.trials.get(trial).thinned for trial in first] == [i < dropped for i in range(12)]
+    first = reader.trials.get(ended[0])
+    assert first.objective == 1.0 and first.metrics and first.thinned
+    assert not reader.trials.get(ended[-1]).thinned
+
+
+def test_an_open_sweep_loses_those_of_its_ended_trials_if_no_ended_sweep_has_any(
+    store, reader, redis, sweep_of, take, run_one, limit, who
+) -> None:
+    """Memory: one sweep fills the server; its trials go on."""
+    sweep_of(7)
+    first = [run_one() for _ in range(3)]
+    running = take()
+    batch = ReportBatch(seq=1, log=b"z", points=(Point(step=1, name="acc", value=1.0),))
+    store.beat(running, who, batch, lease_ms=LEASE)
+    redis.config_set("maxmemory", 1)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    assert not any(has_history(reader, trial) for trial in first)
+    redis.config_set("maxmemory", 0)
+    assert has_history(reader, running.trial)
+    store.commit(running, FINISHED)
+    later = [run_one(), running.trial]
+    redis.config_set("maxmemory", 1)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    assert not any(has_history(reader, trial) for trial in later)
+    assert not any(reader.trials.get(trial).thinned is False for trial in [*first, *later])
+
+
+def test_a_sweep_that_opens_again_is_no_ended_one(
+    store, reader, redis, sweep_of, run_one, limit, control: SweepControl
+) -> None:
+    sweep_of(2, "old-00000")
+    sweep_of(300, "new-00000")
+    old = [run_one(points=300, log=b"y" * 9_000) for _ in range(2)]
+    new = [run_one(points=300, log=b"y" * 9_000) for _ in range(300)]
+    control.retry("old-00000", [1])
+    keep(redis, 0.1)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    assert has_history(reader, old[1]) and not has_history(reader, new[0])
+
+
+def test_one_call_drops_the_histories_of_some_trials_at_most(
+    store, redis, keys, sweep_of, limit
+) -> None:
+    """No call blocks the server for long, however large a sweep is."""
+    sid = sweep_of(1).id
+    pipe = redis.pipeline(transaction=False)
+    for n in range(1, 1_301):
+        pipe.zadd(keys.sweep(sid, "ended"), {str(n): 1 + n // 7})
+        pipe.xadd(keys.trial(TrialId(sweep=sid, number=n), "log"), {"d": "x"})
+    pipe.execute()
+    redis.config_set("maxmemory", 1)
+    for dropped in (500, 1_000, 1_300, 1_300):
+        store.reap("default", lease_ms=LEASE, lost_max=3)
+        found = int(redis.hget(keys.counters, "histories_dropped"))
+        assert dropped <= found < min(dropped + 100, 1_301)
 
 
 def test_what_a_full_server_dropped_is_told_wherever_it_is_missed(
@@ -141,9 +210,9 @@ def test_what_a_full_server_dropped_is_told_wherever_it_is_missed(
 ) -> None:
     sid = sweep_of(13).id
     trial, *_ = [run_one() for _ in range(12)]
-    limit(-60_000)
-    store.release(take(), Reason.STOPPING)
-    limit(10**8)
+    redis.config_set("maxmemory", 1)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    redis.config_set("maxmemory", 0)
     logs = hpq("logs", trial)
     assert (logs.returncode, logs.stdout) == (0, "") and ids(logs.stderr) == ["histories-dropped"]
     is_dropped = lambda: json.loads(hpq("show", trial, "--json").stdout)["log_dropped"]  # noqa: E731
@@ -156,52 +225,13 @@ def test_what_a_full_server_dropped_is_told_wherever_it_is_missed(
     assert run_one().number == 13 and run_one() == trial and not is_dropped()
 
 
-def test_points_and_logs_stay_below_30_percent_of_maxmemory(
-    store, reader, redis, keys, sweep_of, run_one, limit
+def test_a_removed_sweep_leaves_no_place_in_the_order(
+    redis, keys, sweep_of, run_one, control: SweepControl
 ) -> None:
-    """Memory: 96 trials report and print more than 30 % of maxmemory, over three sweeps."""
-    for i in range(3):
-        sweep_of(32, f"s{i}-00000")
-    # Half of what the server uses, since a busy one has used more in a moment than in the next.
-    done = [run_one(points=900, log=b"y" * 16_000) for _ in range(96)]
-    store.reap("default", lease_ms=LEASE, lost_max=3)
-    assert all(has_history(reader, trial) for trial in done)  # no maxmemory, no bound
-    limit(100_000)
-    store.reap("default", lease_ms=LEASE, lost_max=3)
-    limit_now = int(redis.config_get("maxmemory")["maxmemory"])
-    left = [has_history(reader, trial) for trial in done]
-    kept = left.count(True)
-    assert 0 < kept < 96 and left == [False] * (96 - kept) + [True] * kept
-    weights = [int(redis.hget(keys.sweep(f"s{i}-00000"), "bulk")) for i in range(3)]
-    assert 0.2 * limit_now < sum(weights) <= 0.3 * limit_now
-    before = kept
-    store.reap("default", lease_ms=LEASE, lost_max=3)
-    assert sum(has_history(reader, trial) for trial in done) == before
-
-
-def test_a_trials_weight_is_about_what_its_keys_take(redis, keys, sweep_of, run_one) -> None:
-    sweep_of(3)
-    for points, log in ((1000, b"z" * 16_000), (300, b"line\n" * 100), (20, b"z" * 9000)):
-        trial = run_one(points=points, log=log)
-        names = (keys.trial(trial, "log"), keys.trial(trial, "points"))
-        real = sum(redis.memory_usage(name, samples=0) for name in names)
-        weight = int(redis.hget(keys.trial(trial), "bulk"))
-        assert 0.5 * real < weight < 2 * real
-
-
-def test_a_retried_or_removed_sweep_weighs_nothing(
-    store, reader, redis, keys, sweep_of, run_one, control: SweepControl
-) -> None:
-    sweep = sweep_of(2)
-    trial, _ = run_one(), run_one()
-    one = int(redis.hget(keys.sweep(sweep.id), "bulk")) // 2
-    control.retry(sweep.id, [trial.number])
-    assert int(redis.hget(keys.sweep(sweep.id), "bulk")) == one
+    sid = sweep_of(1).id
     run_one()
-    # The log of the first attempt is still there, above that of the second.
-    assert int(redis.hget(keys.sweep(sweep.id), "bulk")) == 2 * one + 8000
-    control.remove(sweep.id)
-    assert redis.zcard(f"{keys.prefix}:bulk") == 0
+    control.remove(sid)
+    assert not redis.exists(f"{keys.prefix}:histories")
 
 
 def test_enqueue_is_refused_at_80_percent_with_what_to_remove(

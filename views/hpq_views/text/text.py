@@ -155,7 +155,7 @@ def value(param: Json) -> str:
     return clean(param) if isinstance(param, str) else clean(json.dumps(param, ensure_ascii=False))
 
 
-WHY_THINNED = "dropped to make room, as the server was full"  # a log and curves
+WHY_THINNED = "dropped, whole or in part, as the server was full"  # a log and curves
 
 
 def trials_of(count: int, what: str = "trial") -> str:

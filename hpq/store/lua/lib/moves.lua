@@ -98,7 +98,7 @@ local function finish(s, t, state, fields, told, last)
   redis.call('ZADD', sweep_key(s.SID, 'ended'), NOW_MS, t.N)
   redis.call('HINCRBY', s.KEY, 'n_' .. state, 1)
   if t.checkpoint or t.artifacts or t.unstored then redis.call('SADD', sweep_key(s.SID, 'files'), t.N) end
-  points().record_bytes(t, points().pack(t, last, last and {}))
+  points().pack(t, last, last and {})
   local new = changed(t)
   for i = 1, #fields do new[#new + 1] = fields[i] end
   t.state, t.event_ids = state, event_ids(t, state, unpack(fields, 1, told or #fields))

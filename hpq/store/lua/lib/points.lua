@@ -165,8 +165,7 @@ local function keep_usage(t, text)
 end
 
 -- Moves the points of a trial that ends from their streams into its record, behind those that an ended
--- attempt has left there; returns their approximate bytes. `last`: step, metric and value of each point
--- that no stream has, in an attempt that began anew; `names`: the metrics with streams, if the caller
+-- attempt has left there. `last`: step, metric and value of each point that no stream has, in an attempt that began anew; `names`: the metrics with streams, if the caller
 -- knows them ({} only for an attempt that began anew and has sent no point).
 local function pack_points(t, last, names)
   local record, order, rows_of, gone = trial_key(t.SID, t.N, 'points'), {}, {}, {}
@@ -187,9 +186,7 @@ local function pack_points(t, last, names)
     local seq = newest[1] < NOW and 0 or newest[2] + 1
     rows[#rows + 1] = {math.max(NOW, newest[1]), seq, tonumber(last[i]), last[i + 2]}
   end
-  local size = (t.seq or #gone > 0) and redis.call('HLEN', record) or 0
-  local usage = size > 0 and #(redis.call('HGET', record, USAGE) or '') or 0
-  local is_again = #gone > 0 and size > (usage > 0 and 1 or 0)
+  local is_again = #gone > 0 and redis.call('HLEN', record) > redis.call('HEXISTS', record, USAGE)
   local ids, uses, common, fields = {}, {}, '', {}
   for i, name in ipairs(order) do
     while #rows_of[name] > MOST_POINTS do
@@ -210,26 +207,7 @@ local function pack_points(t, last, names)
   end
   if #gone > 0 then redis.call('DEL', unpack(gone)) end
   if #order > 0 then redis.call('HSET', record, unpack(fields)) end
-  if is_again then fields = redis.call('HGETALL', record) end
-  local bytes = usage > 0 and not is_again and 50 + usage or 0
-  for _, part in ipairs(fields) do bytes = bytes + 50 + #part end
-  return bytes
-end
-
--- Adds to the approximate bytes of the points and logs of a sweep's ended trials.
-local function add_bytes(sid, bytes)
-  if bytes ~= 0 and redis.call('HINCRBY', sweep_key(sid), 'bulk', bytes) == bytes then
-    redis.call('ZADD', key('bulk'), 'NX', int(NOW - 1), sid)
-  end
-end
-
--- Counts the bytes of the log and of the points of a trial that ends.
-local function record_bytes(t, bytes)
-  if t.log_bytes then bytes = bytes + math.max(4600, tonumber(t.log_bytes)) end  -- of the smallest stream
-  add_bytes(t.SID, bytes - tonumber(t.bulk or 0))
-  if bytes > 0 then set(t, 'bulk', bytes) elseif t.bulk then unset(t, 'bulk') end
 end
 
 return {metrics = metrics, rewind = rewind, rewind_to_checkpoint = rewind_to_checkpoint, cut = cut, forget = forget_points,
-  forget_after = forget_after, add = add_point, keep_usage = keep_usage, pack = pack_points, add_bytes = add_bytes,
-  record_bytes = record_bytes}
+  forget_after = forget_after, add = add_point, keep_usage = keep_usage, pack = pack_points}

@@ -77,7 +77,7 @@ local function read_trial(sid, n, ...)
     charged_ms = f[12],
   }
   if t.seq or t.attempt ~= '1' or ... then
-    also(t, 'resumes', 'checkpoint', 'checkpoint_step', 'artifacts', 'log_bytes', 'bulk', 'again', ...)
+    also(t, 'resumes', 'checkpoint', 'checkpoint_step', 'artifacts', 'log_bytes', 'again', ...)
   end
   return t
 end
@@ -255,6 +255,7 @@ end
 
 -- Removes a sweep without claimable and running trials from the open sweeps of its queue.
 local function close(s)
+  redis.call('ZADD', key('histories'), NOW_MS, s.SID)
   redis.call('ZREM', key('q', s.queue, 'open'), s.SID)
   redis.call('HDEL', key('q', s.queue, 'owners'), s.SID)
 end
@@ -288,14 +289,4 @@ local function settle(s, before)
   save(s)
   add_demand(s.queue, demand(s) - before)
   if is_done(s) then close(s) end
-end
-
--- True if the server is at its maxmemory. Call it before any other write: a full server refuses only
--- the first write of a script, and never ZREM, so no write after this call is refused. Neither write
--- changes anything.
-local function is_full()
-  local answer = redis.pcall('ZADD', key('leases'), 'XX', 0, '')
-  local is_refused = type(answer) == 'table' and answer.err ~= nil and string.find(answer.err, 'OOM', 1, true) ~= nil
-  if is_refused then redis.call('ZREM', key('leases'), '') end
-  return is_refused
 end

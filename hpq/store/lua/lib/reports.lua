@@ -1,7 +1,7 @@
 -- What an attempt reports and prints. A batch is ARGV[2], printed bytes, and from ARGV[3] on the step,
 -- the metric and the value of each point; its other fields are those of hpq/store/wire/attempt.py.
 
-local LOG_BYTES, BULK = 1048576, 65536  -- BULK: memory for a batch, and more
+local LOG_BYTES = 1048576
 local ORDER_BYTES = 20000
 
 -- True if a batch was not recorded before.
@@ -17,6 +17,21 @@ local function bound_log(t, bytes)
     size = size - #oldest[2][2]
   end
   set(t, 'log_bytes', size)
+end
+
+-- Truncates the log to its newest bytes. Entries keep their ids, which readers follow.
+local function keep_log(t, bytes)
+  if tonumber(t.log_bytes or 0) <= bytes then return end
+  local log, kept, left, last = trial_key(t.SID, t.N, 'log'), {}, bytes, '+'
+  while left > 0 do
+    local entry = redis.call('XREVRANGE', log, last, '-', 'COUNT', 1)[1]
+    if not entry then break end
+    local data = string.sub(entry[2][2], -left)
+    kept[#kept + 1], left, last = {entry[1], data}, left - #data, '(' .. entry[1]
+  end
+  redis.call('DEL', log)
+  for i = #kept, 1, -1 do redis.call('XADD', log, kept[i][1], 'd', kept[i][2]) end
+  set(t, 'log_bytes', bytes - left)
 end
 
 -- The training starts again, without its checkpoint: that stays until this attempt publishes one, since
@@ -92,13 +107,12 @@ local function take_unkept(s, t, why)
 end
 
 -- Records a batch, except its points and where training stands, in the trial's record and its log. A full
--- server (`full`) keeps the last values; it drops printed bytes and points if it cannot free memory for
--- them. Returns whether it drops them.
+-- server keeps the last values, and drops printed bytes and points.
 local function take_batch(s, t, batch, rule, full)
   local log = ARGV[2]
   if full and (log ~= '' or #ARGV > 2 or batch.run_info) then
-    full = memory().free_memory(BULK) < BULK
-    if full then redis.call('HINCRBY', key('counters'), 'reports_dropped', 1) end
+    set(t, 'thinned', '1')
+    redis.call('HINCRBY', key('counters'), 'reports_dropped', 1)
   end
   if batch.run_info and not full then take_run_info(s, t, batch.run_info) end
   if log ~= '' and not full then
@@ -115,7 +129,6 @@ local function take_batch(s, t, batch, rule, full)
     set(t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
     if rule and ARGV[i + 1] == rule.metric then early_termination().log_value(s, t, rule, ARGV[i], ARGV[i + 2]) end
   end
-  return full
 end
 
 -- Removes the points that an earlier attempt reported from this step on, at the first value that this
@@ -126,13 +139,13 @@ local function cut(t, metric, stream, step)
   points().cut(stream, step)
 end
 
--- Appends the points of a batch to the streams of their metrics, or drops them.
-local function add_points(t, batch, drops_points)
+-- Appends the points of a batch to the streams of their metrics; a full server drops them.
+local function add_points(t, batch, full)
   for i = 3, #ARGV, 3 do
     local stream = trial_key(t.SID, t.N, 'p:' .. ARGV[i + 1])
     if t.resumes then cut(t, ARGV[i + 1], stream, tonumber(ARGV[i])) end
-    if not drops_points then points().add(stream, ARGV[i], ARGV[i + 2], batch.curve_points) end
+    if not full then points().add(stream, ARGV[i], ARGV[i + 2], batch.curve_points) end
   end
 end
 
-return {is_new = is_new, take_batch = take_batch, add_points = add_points, take_metric_order = take_metric_order}
+return {is_new = is_new, keep_log = keep_log, take_batch = take_batch, add_points = add_points, take_metric_order = take_metric_order}

@@ -1,6 +1,7 @@
 -- A sweep as a whole: opened, closed, changed in many trials at once.
 
 local PRIORITY = 1e13  -- ms, more than any time since 1970
+local OPEN = 1e14      -- ms, added to the place of an open sweep in P:histories
 
 local function is_at_rest(s) return s.state == 'held' or is_done(s) end
 
@@ -26,6 +27,7 @@ end
 local function open(s)
   also(s, 'priority', 'created_ms')
   redis.call('ZADD', key('q', s.queue, 'open'), order(s.priority, s.created_ms), s.SID)
+  redis.call('ZADD', key('histories'), int(OPEN + tonumber(s.created_ms)), s.SID)
   redis.call('HSET', key('q', s.queue, 'owners'), s.SID, s.owner or '')
   redis.call('HINCRBY', key('q', s.queue, 'busy'), s.owner or '', 0)
   redis.call('HSETNX', key('settle'), 'demand:' .. s.queue, 0)  -- the queue is known, though nothing may start
@@ -71,5 +73,5 @@ local function guarded(sid, change)
   hold_damaged(sid, found)
 end
 
-return {PRIORITY = PRIORITY, changing = changing, open = open, close_search = close_search,
+return {PRIORITY = PRIORITY, OPEN = OPEN, changing = changing, open = open, close_search = close_search,
   guarded = guarded, sum_starts = sum_starts}
