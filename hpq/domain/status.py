@@ -113,7 +113,7 @@ class ServerMemory:
 
     @property
     def is_full(self) -> bool:
-        """True if no further trial starts unless logs and curves can be dropped for it."""
+        """True if no further trial starts until memory is free."""
         return bool(self.limit) and not self.evicts and self.used > self.limit
 
     def has_room(self, more: int) -> bool:

@@ -296,7 +296,7 @@ class TrialView:
     start: Start | None = None  # None: at the beginning
     restarted: str = ""  # why the last attempt could not resume from its checkpoint
     gone: str = ""  # what removed its files: keep
-    thinned: bool = False  # its log and points were dropped because the server was full
+    thinned: bool = False  # a full server dropped of its log and points, or all
     reused: str = ""  # the older trial that this result is from (OTHER_CODE); it never ran here
     seed: int | None = None  # seed of that result; None: derived from its number here
     group: ReplicateGroup | None = None  # set in a ranking of replicates
