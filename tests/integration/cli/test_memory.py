@@ -5,14 +5,30 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
-from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, Reason, ReportBatch
-from hpq.domain.trial import Failure, FailureKind, Point, TrialId, TrialState
+from hpq.domain.attempt import (
+    AttachReply,
+    CommitReply,
+    HeartbeatReply,
+    Outcome,
+    Reason,
+    ReportBatch,
+)
+from hpq.domain.trial import (
+    Artifacts,
+    Failure,
+    FailureKind,
+    Point,
+    TrialId,
+    TrialState,
+    Unstored,
+)
 from hpq.store.control import SweepControl
 from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.ids import ids, refused
@@ -107,6 +123,24 @@ def test_a_full_server_takes_results_beats_and_what_people_say(
     assert redis.hget(keys.counters, "reports_dropped") == b"1" and trial.thinned
     found = audit_sweep(reader, sid)
     assert found.violations == () and found.open == 0
+
+
+def test_a_full_server_takes_files_limits_caps_and_removals(
+    store, reader, writer, redis, limit, sweep_of, take, control: SweepControl, store_context
+) -> None:
+    """F15: maxmemory is reached; what makes room, or waits for no room, goes on."""
+    sid = sweep_of(3).id
+    claim = take()
+    waits = Unstored(store="abcd", path="p/late", folder="/home/me/out")
+    store.commit(claim, replace(FINISHED, unstored=waits))
+    redis.config_set("maxmemory", 1)
+    here = Artifacts(store="abcd", path="p/late", files={"model": 3})
+    assert store.attach_files(claim, here) is AttachReply.ATTACHED
+    control.limit_owner("me", {"running": 3})
+    assert writer.set_run_cap(sid, 2).dropped == 1
+    assert store_context.record_newest_write() > 0
+    control.remove(sid)
+    assert not reader.sweeps.ids()
 
 
 def test_a_full_server_starts_no_further_trial(store, reader, sweep_of, take, limit) -> None:
