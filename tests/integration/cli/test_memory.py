@@ -180,7 +180,8 @@ def test_the_sweep_that_ended_first_loses_its_histories_first_and_no_more_than_n
     dropped = left.count(False)
     assert 240 < dropped < 720 and left == [False] * dropped + [True] * (720 - dropped)
     assert all(has_history(reader, trial) for trial in open_)
-    assert redis.info("memory")["used_memory"] <= 0.9 * redis.info("memory")["maxmemory"]
+    memory = redis.info("memory")
+    assert 0.8 < memory["used_memory"] / memory["maxmemory"] <= 0.9
     assert int(redis.hget(keys.counters, "histories_dropped")) == dropped
     first = reader.trials.get(ended[0])
     assert first.objective == 1.0 and first.metrics and first.thinned
