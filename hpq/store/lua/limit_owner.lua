@@ -11,17 +11,7 @@ for i = 2, #ARGV, 2 do redis.call('HSET', P .. '.limits', args.owner .. '/' .. A
 -- No worker may live that would correct it.
 local missing, rooms_left = {}, {}
 for _, queue in ipairs(owners().queues()) do
-  local want = 0
-  for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do
-    sweeps().guarded(sid, function()
-      local s = read_sweep(sid, 'priority')
-      local before = demand(s)
-      owners().share(s, rooms_left)
-      settle(s, before)
-      want = want + useful_tickets(s)
-    end)
-  end
   missing[#missing + 1] = queue
-  missing[#missing + 1] = lacking(queue, want)
+  missing[#missing + 1] = booking().book(queue, rooms_left)
 end
 return {'ok', unpack(missing)}

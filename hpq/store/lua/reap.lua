@@ -126,50 +126,16 @@ local done = tonumber(redis.call('HGET', key('settle'), stamp)) or 0
 if done <= NOW and NOW - done < tonumber(args.every_ms) then return answer() end
 redis.call('HSET', key('settle'), stamp, NOW_MS, 'newest_ms', int(newest))
 
--- Replaces a hash.
-local function rewrite(name, fields)
-  local flat = {}
-  for field, value in pairs(fields) do flat[#flat + 1], flat[#flat + 2] = field, value end
-  redis.call('DEL', name)
-  for i = 1, #flat, 1000 do redis.call('HSET', name, unpack(flat, i, math.min(i + 999, #flat))) end
-end
-
 for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do  -- it may close some
   ended = ended + (sweeps().guarded(sid, function() return end_rest_of_stopped(sid) end) or 0)
 end
 
--- Counts the trials of a queue again, and the tickets that it lacks. `rooms_left` as in lib/owners.lua.
-local function book(queue_, rooms_left)
-  local sum, want, held, owner_of, busy = 0, 0, 0, {}, {}
-  for _, sid in ipairs(redis.call('ZRANGE', key('q', queue_, 'open'), 0, -1)) do
-    sweeps().guarded(sid, function()
-      local s = read_sweep(sid, 'priority')
-      if not s.queue then return redis.call('ZREM', key('q', queue_, 'open'), sid) end  -- removed, as it was unreadable
-      sweeps().sum_starts(s)  -- as it does with counts
-      weigh_budget(s)  -- its time may be up
-      owners().share(s, rooms_left)
-      save(s)
-      local owner = s.owner or ''
-      owner_of[sid], busy[owner] = owner, (busy[owner] or 0) + s.RUNNING
-      sum = sum + tonumber(int(demand(s)))
-      want = want + useful_tickets(s)
-      if s.state == 'held' then held = held + 1 end
-    end)
-  end
-  rewrite(key('q', queue_, 'owners'), owner_of)
-  rewrite(key('q', queue_, 'busy'), busy)
-  redis.call('HSET', key('settle'), 'demand:' .. queue_, int(sum), 'held:' .. queue_, held)
-  fit_demand(queue_, redis.call('LLEN', key('demand', queue_)), sum)
-  redis.call('ZREMRANGEBYSCORE', key('q', queue_, 'idle'), '-inf', int(NOW - FRESH_MS))
-  wanted[queue_] = lacking(queue_, want)
-end
-
 local rooms_left = {}
-book(queue, rooms_left)
+wanted[queue] = booking().book(queue, rooms_left)
 redis.call('ZREMRANGEBYSCORE', key('workers'), '-inf', int(NOW - 3600000))  -- silent for an hour
 -- An owner whose trials end here may run more in a queue that has no worker, which would count it.
 for _, other in ipairs(owners().exist() and owners().queues() or {}) do
   local booked = tonumber(redis.call('HGET', key('settle'), 'booked:' .. other)) or 0
-  if NOW - booked > 2 * FRESH_MS then book(other, rooms_left) end
+  if NOW - booked > 2 * FRESH_MS then wanted[other] = booking().book(other, rooms_left) end
 end
 return answer()

@@ -1,16 +1,9 @@
 -- Operators' limits of owners. The owner is the name that the sweep says. Its running trials are those that the
 -- queues count (P:q:Q:busy), its GPU time is in P:spent (lib/moves.lua `charge`).
 
--- Returns a hash as a table.
-local function read(name)
-  local flat, found = redis.call('HGETALL', name), {}
-  for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
-  return found
-end
-
 local all  -- the limits, read once
 local function limits()
-  all = all or read(P .. '.limits')
+  all = all or read_hash(P .. '.limits')
   return all
 end
 local function limit(owner, name) return tonumber(limits()[owner .. '/' .. name] or limits()['*/' .. name]) end

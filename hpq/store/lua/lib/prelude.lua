@@ -43,6 +43,13 @@ local function also(record, ...)
   return record
 end
 
+-- Returns a hash as a table.
+local function read_hash(name)
+  local flat, found = redis.call('HGETALL', name), {}
+  for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
+  return found
+end
+
 -- Reads a sweep: what decides whether its trials can be claimed, and the fields in `...`.
 local function read_sweep(sid, ...)
   local name = sweep_key(sid)

@@ -26,13 +26,6 @@ local function by_owner(same, owner, busy)
   return sorted
 end
 
--- Returns a hash as a table.
-local function read_hash(name)
-  local flat, found = redis.call('HGETALL', name), {}
-  for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
-  return found
-end
-
 -- Returns the open sweeps of a queue, which are in order of priority and age, in the order of service: by
 -- priority, then by the running trials of their owners in the queue, then by age.
 local function in_turn(queue, sids)
