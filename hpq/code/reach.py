@@ -13,6 +13,7 @@ import fnmatch
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -37,6 +38,19 @@ _ENDINGS = frozenset(
 
 class _InDoubt(Exception):
     """The program may import any file."""
+
+
+def parse_python(content: bytes, name: str = "") -> ast.Module:
+    """Parse a user's code, without warnings: they would quote its lines.
+
+    Raises:
+        SyntaxError: it is not Python, or nested too deep.
+    """
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ast.parse(content, name)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise SyntaxError(str(error) or "nested too deep") from None
 
 
 def reach(launch: Launch, files: Files, texts: Iterable[str]) -> set[str]:
@@ -130,8 +144,8 @@ class _Walk:
 
     def _read(self, name: str, content: bytes) -> None:
         try:
-            tree = ast.parse(content)
-        except (SyntaxError, ValueError, RecursionError):
+            tree = parse_python(content)
+        except SyntaxError:
             raise _InDoubt from None
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
@@ -143,8 +157,9 @@ class _Walk:
                 self._call(name, node)
             elif isinstance(node, ast.List | ast.Tuple):
                 self._run_module(node.elts)
-            elif isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.path":
-                self.changes_path = True
+            elif isinstance(node, ast.Attribute) and node.attr == "path":
+                above = node.value
+                self.changes_path |= isinstance(above, ast.Name) and above.id == "sys"
         for text in _texts(tree):
             self._name(text)
 

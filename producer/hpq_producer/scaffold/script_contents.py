@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import operator
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hpq.code.reach import parse_python
 from hpq.domain.trial import Json
 from hpq.errors import UserError
 
@@ -123,9 +123,7 @@ class Source:
             text = f"{path} is a notebook; run `jupyter nbconvert --to script {path}`, then"
             raise UserError(f"{text} `hpq init` on the script", code="script-invalid")
         try:
-            raw = path.read_bytes()[:_MAX_BYTES]
-            with warnings.catch_warnings(action="ignore"):  # a warning quotes its line
-                return cls(path, ast.parse(raw, str(path)))
+            return cls(path, parse_python(path.read_bytes()[:_MAX_BYTES], str(path)))
         except FileNotFoundError:
             text = f"{path}: no such file; give the path of a training script"
             raise UserError(text, code="file-not-found") from None
@@ -138,8 +136,6 @@ class Source:
         except SyntaxError as error:
             where = f"{path}:{error.lineno or 1}:{error.offset or 1}"
             raise UserError(f"{where}: not Python: {error.msg}", code="script-invalid") from None
-        except (ValueError, RecursionError, MemoryError) as error:
-            raise UserError(f"{path}: not Python: {error}", code="script-invalid") from None
 
     @cached_property
     def nodes(self) -> list[ast.AST]:

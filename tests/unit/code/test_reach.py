@@ -34,6 +34,7 @@ def reached(program: str, launch: Launch = PROGRAM, texts: Json = None, **more: 
          {"a/__init__.py", "a/b.py", "a/d.py", "z.py"}),
         ("import pkg.net", {"src/pkg/net.py": ""}, {"src/pkg/net.py"}),
         ("import pkg.net", {"deep/er/pkg/net.py": ""}, {"deep/er/pkg/net.py"}),
+        ("import net\nx" + ".a" * 400, {"net.py": ""}, {"net.py"}),
         ("import sys\nsys.path.insert(0, x)\nimport net", {"net.py": "", "other/net.py": ""},
          {"net.py", "other/net.py"}),
         ("import importlib\nimportlib.import_module('a.b')", {"a/b.py": ""}, {"a/b.py"}),
@@ -63,6 +64,7 @@ def test_a_program_reaches_what_it_imports_and_names(
         "for m in pkgutil.iter_modules(p): pass",
         "exec(text)",
         "print 'Python 2'",
+        "x = " + "not " * 9_000 + "y",  # a data file may nest deeper than the parser
     ],
 )
 def test_a_program_that_imports_by_a_computed_name_reaches_all(program: str) -> None:
