@@ -280,7 +280,7 @@ end
 local function weigh_budget(s)
   if not is_set(s.budget_ms) then return end
   local bound = s.WAITING + to_come(s) > 0 and used_up(s) or ''
-  if s.state == 'held' and string.find(cause(s), '^budget%.') and cause(s) ~= bound then set_state(s, 'open') end
+  if string.find(cause(s), '^budget%.') and cause(s) ~= bound then set_state(s, 'open') end
   if bound ~= '' and hold(s, 0, 0, bound, '') then set(s, 'trial_ms', int(expected_ms(s) * (s.gpus or 1))) end
   local limit, spent = tonumber(s.budget_ms), tonumber(s.spent_ms or 0)
   if limit > 0 and spent >= 0.8 * limit and s.near_ms ~= s.budget_ms then
