@@ -18,7 +18,8 @@ from hpq.notice import Notice, plural, print_message, tagged
 from hpq.redis.client import TRANSIENT, short_reason
 from hpq.store.reader import StoreReader
 from hpq_views.text.text import planned
-from hpq_views.why.waiting import explain_missing_pods, explain_waiting, without_counts
+from hpq_views.why.turn import without_counts
+from hpq_views.why.waiting import explain_missing_pods, explain_waiting
 
 BLOCK_MS = 1000  # below the client's socket timeout
 BATCH = 500

@@ -28,9 +28,9 @@ from hpq.redis.server import read_acl, read_status
 from hpq.settings import Settings
 from hpq.store.worker_reader import server_memory
 from hpq_views.text.text import size, trials_of
+from hpq_views.why.able_workers import how_to_start
 from hpq_views.why.pods import why_no_pod_runs
 from hpq_views.why.verdict import explain_disks, explain_troubles
-from hpq_views.why.waiting import how_to_start
 from hpq_views.why.warn import POD_STORE
 
 _NEWEST = 20  # sweeps that are checked

@@ -19,7 +19,7 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
-from hpq_views.why.waiting import explain_queue_position
+from hpq_views.why.turn import explain_queue_position
 from tests.support.desk import Desk
 from tests.support.ids import ids
 from tests.support.server import calls

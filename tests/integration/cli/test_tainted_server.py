@@ -20,7 +20,7 @@ from hpq.reporting import MAX_NAMES
 from hpq.sanitize import CONTROL, PAGE_OF_ERRORS, GuardedStream
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
-from hpq_views.why.waiting import how_to_start
+from hpq_views.why.able_workers import how_to_start
 from tests.support.desk import drawn_here
 from tests.support.ids import refused
 from tests.support.terminal import Pty

@@ -10,11 +10,14 @@ import pytest
 
 from hpq.access.connection_record import KUBECTL
 from hpq.access.session import Server
-from hpq.domain.status import Worker
-from hpq.domain.sweep import FUNCTION, Launch, SweepView
+from hpq.domain.budget import Owner
+from hpq.domain.status import DurationStats, ServerMemory, SweepStatus, Worker
+from hpq.domain.stored_state import StoredState
+from hpq.domain.sweep import FUNCTION, Counts, Launch, SweepView
 from hpq.notice import Notice
 from hpq_views.why import pods
-from hpq_views.why.waiting import explain_no_worker
+from hpq_views.why.able_workers import explain_no_worker
+from hpq_views.why.waiting import explain_waiting, why_no_trial_starts
 from tests.support.golden import Golden
 
 
@@ -43,7 +46,7 @@ def _code(notice: Notice | None) -> str | None:
 
 def _at(server: Server) -> Any:
     """Return what is asked of a session at a server; its pods are not readable."""
-    return SimpleNamespace(server=server, kubectl=KUBECTL, connection=None)
+    return SimpleNamespace(server=server, is_private=False, kubectl=KUBECTL, connection=None)
 
 
 DIGITS, PROGRAM = Launch(trainer="digits"), Launch(program="train.py")
@@ -163,3 +166,30 @@ def test_a_trial_that_was_cut_off_needs_longer_jobs_of_slurm() -> None:
     assert _code(explain_no_worker(cut, [], _at(Server.SLURM))) == "time-left-short"
     assert _code(explain_no_worker(cut, [], _at(Server.PRIVATE))) == "no-worker"
     assert explain_no_worker(cut, [_worker()]) is None
+
+
+def test_the_first_of_several_reasons_is_the_one_that_a_claim_meets_first() -> None:
+    ahead = replace(_sweep(DIGITS), id="old-00000", counts=Counts(queued=3))
+    status = SweepStatus(
+        sweep=replace(_sweep(DIGITS), owner="ana", counts=Counts(queued=3)),
+        at_ms=0,
+        running=(),
+        best=(),
+        recent=(),
+        workers=(),
+        durations=DurationStats(),
+        ahead=(ahead,),
+        owner=Owner(name="ana", limits={"running": 0}),
+        memory=ServerMemory(used=65, limit=64, policy="noeviction"),
+        last_event="1-0",
+    )
+    paused = replace(status.sweep, stored=StoredState.PAUSED)
+    why = explain_waiting(replace(status, sweep=paused))
+    assert [one.code for one in why_no_trial_starts(paused, why)] == ["sweep-paused"]
+    found = []
+    busy = _worker(state="busy", trial="old-00000/1")
+    for removed in ({"memory": None}, {"owner": None}, {"workers": (busy,)}, {"ahead": ()}):
+        found.append(_code(explain_waiting(status)))
+        status = replace(status, **removed)
+    assert found == ["redis-memory", "owner-limit", "no-worker", "behind"]
+    assert explain_waiting(status) is None

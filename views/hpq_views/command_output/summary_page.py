@@ -21,7 +21,6 @@ from hpq_views.analysis.summary import Effect, Level, SweepSummary, summaries_of
 from hpq_views.analysis.winner_evidence import MOST_JUDGED, Winner, judge_winner
 from hpq_views.command_output.provenance import describe_versions
 from hpq_views.command_output.results_table import show_ranking, standing_lines
-from hpq_views.command_output.sweep_table import explain_waits
 from hpq_views.text.charts import Scale, bar, curve, ends_of, scale_of
 from hpq_views.text.console import show_lines, stdout_info
 from hpq_views.text.output import Format, show_data
@@ -41,6 +40,7 @@ from hpq_views.why.verdict import (
     state_counts,
     state_span,
 )
+from hpq_views.why.waiting import explain_waits
 
 _BAR, _LEAST_BAR = 20, 5  # columns
 _MOST_EFFECTS = 8  # parameters

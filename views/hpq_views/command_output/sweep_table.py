@@ -6,22 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpq.access.session import Session
-from hpq.domain.status import UnreadableSweep, Worker
-from hpq.domain.sweep import SweepState, SweepView
+from hpq.domain.status import UnreadableSweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
-from hpq_views.analysis.limits import explain_limit
 from hpq_views.analysis.output_records import state_word
 from hpq_views.text.style import Span, Style
 from hpq_views.text.tables import Column
 from hpq_views.text.text import clean, duration, measure, planned
 from hpq_views.why.verdict import state_span
-from hpq_views.why.waiting import (
-    explain_full_server,
-    explain_no_worker,
-    explain_queue_position,
-)
+from hpq_views.why.waiting import explain_waits
 
 COLUMNS = (
     Column(title="sweep", keep=100, least=24),
@@ -78,40 +73,6 @@ def read_rows(session: Session, sweeps: Sequence[SweepView]) -> list[list[Span]]
 def read_state_word(session: Session, sweep: SweepView) -> str:
     """Return the word for a sweep's state, as `hpq ls` shows it."""
     return state_word(sweep, explain_waits(session.reader, [sweep], session).get(sweep.id))
-
-
-def explain_waits(
-    reader: StoreReader,
-    sweeps: Sequence[SweepView],
-    session: Session | None,
-    workers: Sequence[Worker] | None = None,
-) -> dict[str, Notice]:
-    """Return, by sweep id, why no worker claims trials of a running sweep.
-
-    `workers` are the live ones of all queues, if they were read already.
-    """
-    idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
-    if workers is None:
-        workers = reader.workers.live() if idle else []
-    full = (
-        explain_full_server(reader.server_memory()) if any(s.counts.waits for s in sweeps) else None
-    )
-    if full:  # a full server also concerns sweeps with running trials
-        idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
-    owners = reader.owners.of({s.owner for s in idle if s.counts.waits})
-    found = {
-        s.id: full
-        or explain_limit(s, owners.get(s.owner))
-        or explain_no_worker(s, workers, session)
-        for s in idle
-    }
-    free = [s for s in idle if not found[s.id] and not s.counts.running]
-    if any(w.state == "busy" for w in workers):
-        ahead = reader.sweeps.ahead_of(free)
-        found |= {
-            s.id: explain_queue_position(s, ahead[s.id], workers, owners.get(s.owner)) for s in free
-        }
-    return {sid: why for sid, why in found.items() if why}
 
 
 def _metric_of(sweep: SweepView) -> str:

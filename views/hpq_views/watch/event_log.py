@@ -23,6 +23,7 @@ from hpq_views.follow import SweepUpdate, follow, is_over_or_held
 from hpq_views.text.console import terminal_info
 from hpq_views.text.style import Line, flow, paint, plain
 from hpq_views.text.text import clean, duration, failure_words, measure
+from hpq_views.why.turn import without_counts
 from hpq_views.why.verdict import (
     explain_unreported_metric,
     front_items,
@@ -30,7 +31,7 @@ from hpq_views.why.verdict import (
     note_lines,
     status_lines,
 )
-from hpq_views.why.waiting import explain_waiting, without_counts
+from hpq_views.why.waiting import explain_waiting
 
 _ENDS = frozenset(s.value for s in TrialState if s.is_terminal)
 _SWEEP = {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from hpq.domain.metric_spelling import metric_warning
 from hpq.domain.status import SweepStatus, Worker, event_ms
-from hpq.domain.stored_state import Cause, StoredState
+from hpq.domain.stored_state import StoredState
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.error_codes import ExitCode
@@ -19,6 +19,7 @@ from hpq_views.analysis.pareto_front import Front
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.text.style import Line, Span, Style, flow
 from hpq_views.text.text import clean, duration, fit, measure, planned, trials_of
+from hpq_views.why.waiting import why_no_trial_starts
 
 STATE_STYLE = {
     SweepState.RUNNING: Style.GREEN,
@@ -160,7 +161,7 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
     unmet = explain_unreported_metric(status)
     out: list[Notice] = []
     counts = sweep.counts
-    out += _why_waiting(sweep, unclaimed)
+    out += why_no_trial_starts(sweep, unclaimed)
     if unmet:
         out.append(unmet)
     elif sweep.constraints and counts.finished and not status.best:
@@ -214,23 +215,6 @@ def explain_disks(workers: Iterable[Worker]) -> list[Notice]:
     ]
 
 
-def _why_waiting(sweep: SweepView, unclaimed: Notice | None) -> Iterator[Notice]:
-    """Yield why no trial starts, or soon will not."""
-    if sweep.is_over_budget:
-        yield Notice("budget-spent", f"held: {sweep.why_held}; {sweep.resumed_by}")
-    elif sweep.state is SweepState.HELD:
-        yield Notice("sweep-held", f"held: {clean(sweep.why_held)}")
-        yield Notice("sweep-held-remedy", _how_to_resume(sweep))
-    elif sweep.state is SweepState.PAUSED:
-        yield Notice("sweep-paused", f"paused; resume: hpq resume {sweep.id}")
-    elif not sweep.counts.waits or sweep.state.is_over:
-        return
-    elif unclaimed:
-        yield unclaimed
-    elif sweep.budget and sweep.budget.is_near:
-        yield Notice("budget-near", f"{sweep.budget.usage}; trials start while they fit")
-
-
 def next_commands(status: SweepStatus, unclaimed: Notice | None) -> list[str]:
     """Return the commands that look into a sweep or go on with it, the most useful first."""
     sweep, found = status.sweep, list[str]()
@@ -253,21 +237,6 @@ def explain_unreported_metric(status: SweepStatus) -> Notice | None:
     """Return a notice about a trial that does not report the sweep's metric, if there is one."""
     words = metric_warning(status.sweep, (*status.running, *status.recent), status.best)
     return Notice("metric-unreported", clean(words)) if words else None
-
-
-def _how_to_resume(sweep: SweepView) -> str:
-    """Return what to do about a held sweep: with fixed code or file it is another sweep."""
-    cause, resume = sweep.hold and sweep.hold.cause, f"hpq resume {sweep.id}"
-    if cause is Cause.UNREPORTED:
-        return f"to run the other trials without the metric: {resume}"
-    if cause is Cause.DAMAGED:
-        return f"once its record is mended: {resume}"
-    retry = f"hpq retry {sweep.id}"
-    drop = f"to drop trials that cannot run: hpq cancel {sweep.id} --where EXPR"
-    if not (sweep.launch.code_dir or sweep.launch.bundled):
-        return f"fix the cause, then {retry}; {drop}"
-    fix = "fix the code or the sweep file, then run the file again"
-    return f"{fix}; if both are correct: {retry}; {drop}"
 
 
 def note_lines(text: str, columns: int, most: int | None = None) -> list[Line]:

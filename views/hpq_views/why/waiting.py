@@ -1,38 +1,25 @@
-"""Explain why a sweep is not running, with the remedy.
+"""Explain why no trial of a sweep starts, in the order in which a claim finds it.
 
-The checks, in order: the server is full, a limit of the owner is reached, no worker can run the
-sweep, the workers that can are busy with sweeps before it in the queue. `needed_actions` in
-verdict.py adds held and paused sweeps.
+A full server refuses every claim. `hpq/store/lua/claim.lua` then looks at the sweep's state and
+budget, and at the limits of its owner. It is called by workers that can run the sweep, and serves
+the sweeps of their queue in turn.
 """
 
 from __future__ import annotations
 
-import math
-import os
-import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 
-from hpq.access.connection_record import KUBECTL, deployment_name, scale_command
-from hpq.access.session import Server, Session
+from hpq.access.session import Session
 from hpq.domain.budget import Owner
 from hpq.domain.status import ServerMemory, SweepStatus, Worker
-from hpq.domain.sweep import (
-    DEFAULT_QUEUE,
-    FUNCTION,
-    MAX_PRIORITY,
-    SweepState,
-    SweepView,
-)
-from hpq.domain.trainer_specs import BUILT_IN
-from hpq.kubernetes.api import has_kubeconfig
+from hpq.domain.stored_state import Cause
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.notice import Notice
-from hpq.shell import shell_hint
+from hpq.store.reader import StoreReader
 from hpq_views.analysis.limits import explain_limit
-from hpq_views.text.text import clean, duration, size
-
-_UNWILLING = ("faulty", "stopping", "draining", "drained")
-_CLUSTER_HINT = " (this is the private Redis of this machine; for a cluster's: hpq connect)"
+from hpq_views.text.text import clean, size
+from hpq_views.why.able_workers import explain_no_worker
+from hpq_views.why.turn import explain_queue_position
 
 DISK_FULL = Notice(
     "redis-disk-full",
@@ -46,46 +33,56 @@ def explain_waiting(status: SweepStatus, session: Session | None = None) -> Noti
 
     None if no trial waits. Without a session, the remedies are those of a shared server.
     """
-    sweep = status.sweep
+    it = status
+    return _first_reason(it.sweep, it.memory, it.owner, it.workers, it.ahead, session)
+
+
+def explain_waits(
+    reader: StoreReader,
+    sweeps: Sequence[SweepView],
+    session: Session | None,
+    workers: Sequence[Worker] | None = None,
+) -> dict[str, Notice]:
+    """Return, by sweep id, why no trial of an open sweep starts, of which none runs.
+
+    `workers` are the live ones of all queues, if they were read already.
+    """
+    waiting = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
+    memory = reader.server_memory() if any(s.counts.waits for s in sweeps) else None
+    if explain_full_server(memory) is None:  # it also concerns sweeps with running trials
+        waiting = [s for s in waiting if not s.counts.running]
+    if workers is None:
+        workers = reader.workers.live() if waiting else []
+    owners = reader.owners.of({s.owner for s in waiting})
+
+    def explain(s: SweepView, ahead: Iterable[SweepView] = ()) -> Notice | None:
+        return _first_reason(s, memory, owners.get(s.owner), workers, ahead, session)
+
+    found = {s.id: explain(s) for s in waiting}
+    free = [s for s in waiting if not found[s.id]]
+    if any(w.state == "busy" for w in workers):
+        ahead = reader.sweeps.ahead_of(free)
+        found |= {s.id: explain(s, ahead[s.id]) for s in free}
+    return {sid: why for sid, why in found.items() if why}
+
+
+def _first_reason(
+    sweep: SweepView,
+    memory: ServerMemory | None,
+    owner: Owner | None,
+    workers: Sequence[Worker],
+    ahead: Iterable[SweepView],
+    session: Session | None,
+) -> Notice | None:
+    """Return the first reason; the state and the budget are those of `why_no_trial_starts`."""
     if not sweep.counts.waits:
         return None
-    if reason := explain_full_server(status.memory):
-        return reason
-    if reason := explain_limit(sweep, status.owner):
-        return reason
-    return explain_unclaimed(sweep, status.workers, lambda: status.ahead, session, status.owner)
-
-
-def explain_missing_pods(status: SweepStatus, session: Session) -> list[Notice]:
-    """Return why pods are missing beside the live workers of a sweep whose trials wait."""
-    sweep = status.sweep
-    waits = sweep.state is SweepState.RUNNING and sweep.counts.waits
-    if session.connection is None or not waits:
-        return []
-    from hpq_views.why import pods  # noqa: PLC0415  most sessions need no cluster
-
-    return pods.why_fewer_pods_run(session, status.workers)
-
-
-def explain_unclaimed(
-    sweep: SweepView,
-    workers: Sequence[Worker],
-    read_ahead: Callable[[], Iterable[SweepView]],
-    session: Session | None,
-    owner: Owner | None,
-) -> Notice | None:
-    """Return why no worker claims the sweep's trials: none can, or all are busy with others."""
-    reason = explain_no_worker(sweep, workers, session)
-    if reason and not workers and session:
-        return replace(reason, text=reason.text + cluster_hint(session))
-    if reason or sweep.counts.running:
-        return reason
-    return explain_queue_position(sweep, read_ahead(), workers, owner)
-
-
-def cluster_hint(session: Session) -> str:
-    """Return a hint if the user may have meant a cluster's Redis, else ""."""
-    return _CLUSTER_HINT if session.is_private and has_kubeconfig(os.environ) else ""
+    return (
+        explain_full_server(memory)
+        or explain_limit(sweep, owner)
+        or explain_no_worker(sweep, workers, session)
+        or explain_queue_position(sweep, ahead, workers, owner)
+    )
 
 
 def explain_full_server(memory: ServerMemory | None) -> Notice | None:
@@ -101,184 +98,44 @@ def explain_full_server(memory: ServerMemory | None) -> Notice | None:
     )
 
 
-def how_to_run(sweep: SweepView, server: Server, kubectl: str = KUBECTL) -> str:
-    """Return how to start a worker for a sweep."""
-    start = how_to_start(server, sweep.queue, kubectl)
-    if sweep.launch.is_function or server in (Server.SLURM, Server.CLUSTER):
-        return start  # a login node is not for training
-    return f"{start}, or run the sweep here: hpq run {sweep.id}"
+def why_no_trial_starts(sweep: SweepView, unclaimed: Notice | None) -> Iterator[Notice]:
+    """Yield why no trial starts, or soon will not; `unclaimed` is of `explain_waiting`."""
+    if sweep.is_over_budget:
+        yield Notice("budget-spent", f"held: {sweep.why_held}; {sweep.resumed_by}")
+    elif sweep.state is SweepState.HELD:
+        yield Notice("sweep-held", f"held: {clean(sweep.why_held)}")
+        yield Notice("sweep-held-remedy", _how_to_resume(sweep))
+    elif sweep.state is SweepState.PAUSED:
+        yield Notice("sweep-paused", f"paused; resume: hpq resume {sweep.id}")
+    elif not sweep.counts.waits or sweep.state.is_over:
+        return
+    elif unclaimed:
+        yield unclaimed
+    elif sweep.budget and sweep.budget.is_near:
+        yield Notice("budget-near", f"{sweep.budget.usage}; trials start while they fit")
 
 
-def how_to_start(server: Server, queue: str = DEFAULT_QUEUE, kubectl: str = KUBECTL) -> str:
-    """Return how to start a worker of a queue."""
-    if queue == FUNCTION:
-        return "run the script that calls hpq.agent or wandb.agent, on the machine that enqueued it"
-    if server is Server.CLUSTER:
-        scale = scale_command(kubectl, deployment_name(queue))
-        return f"{scale} starts N pods, unless an autoscaler sets their number"
-    flag = "" if queue == DEFAULT_QUEUE else f" --queue {shell_hint([queue])}"
-    if server is Server.SLURM:
-        return f"if `squeue --me` shows no job of workers: hpq slurm{flag} | sbatch"
-    return f"start one: hpq worker{flag}"
+def _how_to_resume(sweep: SweepView) -> str:
+    """Return what to do about a held sweep: with fixed code or file it is another sweep."""
+    cause, resume = sweep.hold and sweep.hold.cause, f"hpq resume {sweep.id}"
+    if cause is Cause.UNREPORTED:
+        return f"to run the other trials without the metric: {resume}"
+    if cause is Cause.DAMAGED:
+        return f"once its record is mended: {resume}"
+    retry = f"hpq retry {sweep.id}"
+    drop = f"to drop trials that cannot run: hpq cancel {sweep.id} --where EXPR"
+    if not (sweep.launch.code_dir or sweep.launch.bundled):
+        return f"fix the cause, then {retry}; {drop}"
+    fix = "fix the code or the sweep file, then run the file again"
+    return f"{fix}; if both are correct: {retry}; {drop}"
 
 
-def explain_no_worker(
-    sweep: SweepView, workers: Iterable[Worker], session: Session | None = None
-) -> Notice | None:
-    """Return a notice if no live worker can run the sweep; None if one can.
+def explain_missing_pods(status: SweepStatus, session: Session) -> list[Notice]:
+    """Return why pods are missing beside the live workers of a sweep whose trials wait."""
+    sweep = status.sweep
+    waits = sweep.state is SweepState.RUNNING and sweep.counts.waits
+    if session.connection is None or not waits:
+        return []
+    from hpq_views.why import pods  # noqa: PLC0415  most sessions need no cluster
 
-    If no worker of its queue is live in a cluster, the notice says why no pod of that queue runs.
-    If the signing key is not known, a worker with any key counts as able until it refuses the
-    sweep.
-    """
-    of_queue = [w for w in workers if w.queue == sweep.queue]
-    candidates = [w for w in of_queue if w.is_for(sweep.id)]
-    server = session.server if session else Server.SHARED
-    kubectl = session.kubectl if session else KUBECTL
-    if not candidates:
-        if session and session.connection and not sweep.launch.is_function:
-            from hpq_views.why import pods  # noqa: PLC0415  most sessions need no cluster
-
-            if reasons := pods.why_no_pod_runs(session, of_queue, sweep.queue):
-                return reasons[0]
-        if sweep.least_ms and server in (Server.SHARED, Server.SLURM) and not of_queue:
-            return _explain_short(sweep)
-        return _explain_none(sweep, of_queue, how_to_run(sweep, server, kubectl))
-    willing = [w for w in candidates if w.state not in _UNWILLING]
-    if not willing:
-        states = ", ".join(f"{clean(w.name)} is {clean(w.state)}" for w in candidates[:3])
-        undo = any(w.state in ("draining", "drained") for w in candidates)
-        remedy = "`hpq drain --undo` ends a drain; " if undo else ""
-        text = f"no worker can run it: {states}; {remedy}`hpq workers` lists the workers"
-        return Notice("workers-unwilling", text)
-    if any(_may_run(w, sweep) for w in willing):
-        return None
-    for worker in willing:
-        if sweep.id in worker.refuses:
-            why = worker.refuses[sweep.id]
-            return Notice(why.code, f"{clean(worker.name)} cannot run it: {clean(why.text)}")
-    return _explain_refusal(sweep, willing, server, kubectl)
-
-
-def _explain_none(sweep: SweepView, pinned: Sequence[Worker], start: str) -> Notice:
-    """Explain that no live worker is of the sweep's queue, or that each runs another sweep only."""
-    if not pinned:
-        return Notice("no-worker", f"no worker of queue {sweep.queue!r} is running; {start}")
-    which = ", ".join(dict.fromkeys(clean(w.only) for w in pinned[:3]))
-    who = f"{_each(pinned)} of queue {sweep.queue!r}"
-    return Notice("workers-pinned", f"{who} runs only {which}; {start}")
-
-
-def _explain_short(sweep: SweepView) -> Notice:
-    """Explain that allocations ended before a trial did, which begins again each time."""
-    minutes = math.ceil(2 * sweep.least_ms / 60_000)
-    limit = f"{minutes // 60}:{minutes % 60:02}:00"
-    queue = "" if sweep.queue == DEFAULT_QUEUE else f" --queue {shell_hint([sweep.queue])}"
-    return Notice(
-        "time-left-short",
-        f"no worker is running, and a trial was cut off after {duration(sweep.least_ms)} without a"
-        f" checkpoint, at the end of a worker's time; allow more: hpq slurm --time {limit}{queue} |"
-        " sbatch, or save checkpoints",
-    )
-
-
-def _each(workers: Sequence[Worker]) -> str:
-    return f"each of {len(workers)} live workers" if workers[1:] else "the one live worker"
-
-
-def _can_run(worker: Worker, sweep: SweepView) -> bool:
-    """Return whether a worker, idle or not, can run trials of the sweep."""
-    is_candidate = worker.queue == sweep.queue and worker.is_for(sweep.id)
-    return is_candidate and _may_run(worker, sweep)
-
-
-def _may_run(worker: Worker, sweep: SweepView) -> bool:
-    if sweep.id in worker.refuses:
-        return False
-    if sweep.launch.trainer in worker.takes:
-        return True
-    if sweep.launch.trainer in BUILT_IN:
-        return False
-    return bool(sweep.signature and worker.key) and sweep.signer in ("", worker.key)
-
-
-def _explain_refusal(
-    sweep: SweepView, willing: Sequence[Worker], server: Server, kubectl: str
-) -> Notice:
-    launch, who = sweep.launch, _each(willing)
-    if launch.trainer in BUILT_IN:
-        needs = "torch, numpy, pillow and scikit-learn"
-        text = f"{who} lacks trainer {launch.trainer!r}; install {needs} where it runs"
-        return Notice("trainer-missing", text)
-    what = launch.what or "this code"
-    keys = ", ".join(dict.fromkeys(clean(w.key) for w in willing if w.key))
-    if keys and sweep.signature and sweep.signer:
-        remedy = "start a worker with that HPQ_CODE_KEY"
-        if server is Server.CLUSTER:
-            remedy = (
-                f"enqueue with the workers' key: export HPQ_CODE_KEY=$({kubectl} get secret"
-                " hpq-code-key -o jsonpath='{.data.key}' | base64 -d)"
-            )
-        return Notice(
-            "code-key-differs",
-            f"{who} may not run {clean(what)}: code key {clean(sweep.signer)} signed it, and the"
-            f" workers have {keys}; {remedy}",
-        )
-    text = f"{who} may not run {clean(what)}; start a worker with HPQ_CODE_KEY"
-    return Notice("code-not-allowed", text)
-
-
-_COUNT = re.compile(r"\b\d+ queued\b")
-
-
-def explain_queue_position(
-    sweep: SweepView,
-    ahead: Iterable[SweepView],
-    workers: Iterable[Worker],
-    owner: Owner | None,
-) -> Notice | None:
-    """Return a notice if all workers that can run the sweep are busy and will run others next.
-
-    `owner` is the sweep's, if limits are set. `ahead` are the sweeps served before it
-    (`SweepReader.ahead_of`). None if a trial of the sweep runs, a worker is idle, or a worker will
-    claim from the sweep next.
-    """
-    if sweep.state is not SweepState.RUNNING or sweep.counts.running or not sweep.counts.waits:
-        return None
-    able = [w for w in workers if w.state in ("busy", "idle") and _can_run(w, sweep)]
-    open_ = [s for s in ahead if s.state is SweepState.RUNNING and s.counts.waits]
-    blockers = [[s for s in open_ if _runs_next(w, s)] for w in able]
-    if not blockers or any(w.state == "idle" for w in able) or not all(blockers):
-        return None
-    blocking = [s for s in open_ if any(s in of_worker for of_worker in blockers)]
-    return Notice("behind", _describe_blocker(sweep, blocking, owner))
-
-
-def without_counts(why: str) -> str:
-    """Remove the counts from a reason, so that it is not reported again at each trial's start."""
-    return _COUNT.sub("queued", why)
-
-
-def _runs_next(worker: Worker, sweep: SweepView) -> bool:
-    """Return whether a worker may claim a trial of this sweep when its current trial ends."""
-    if not _can_run(worker, sweep):
-        return False
-    of_owner = int(sweep.may_run) if sweep.may_run.isdecimal() else math.inf
-    cap = min(sweep.max_parallel or math.inf, of_owner)
-    return worker.trial.startswith(f"{sweep.id}/") or sweep.counts.running < cap
-
-
-def _describe_blocker(sweep: SweepView, blocking: Sequence[SweepView], owner: Owner | None) -> str:
-    """Name one blocking sweep: an open-ended one, else the first."""
-    blocker = next((s for s in blocking if s.counts.is_open_ended), blocking[0])
-    counts, is_own = blocker.counts, blocker.owner == sweep.owner
-    left = "open-ended" if counts.is_open_ended else f"{counts.queued + int(counts.to_come)} queued"
-    whose = "" if is_own else f"{clean(blocker.owner)}'s, "
-    line = f"waits behind {blocker.id} ({whose}{left})"
-    priority = max(s.priority for s in blocking) + 1
-    allowed = owner.limits.get("priority", MAX_PRIORITY) if owner else MAX_PRIORITY
-    most = min(MAX_PRIORITY, allowed)
-    raise_it = f"`hpq set {sweep.id} priority={priority}`" if priority <= most else ""
-    if counts.is_open_ended and is_own:
-        return f"{line}: " + ", or ".join(filter(None, (f"`hpq stop {blocker.id}`", raise_it)))
-    return f"{line}; {raise_it} runs it first" if raise_it else line
+    return pods.why_fewer_pods_run(session, status.workers)

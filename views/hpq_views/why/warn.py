@@ -12,8 +12,7 @@ from hpq.code.snapshot import changed
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
 from hpq.notice import Notice, print_message
-from hpq_views.analysis.limits import explain_limit
-from hpq_views.why.waiting import explain_full_server, explain_unclaimed
+from hpq_views.why.waiting import explain_waits
 
 _SHORT_S = 600.0  # no notice for trials of a shorter timeout: they lose little
 _LOSES = "a trial that loses its worker restarts from the beginning"
@@ -69,19 +68,8 @@ def print_if_no_store(session: Session, sweep: SweepView) -> None:
 
 def print_if_not_running(session: Session, sid: str) -> None:
     """Print why no live worker claims a sweep's trials soon, with the remedy."""
-    sweeps = session.reader.sweeps
-    sweep = sweeps.get(sid)
-    if sweep.state.is_over:
-        return
-    owner = session.reader.owners.of([sweep.owner]).get(sweep.owner)
-    reason = explain_full_server(session.reader.server_memory()) or explain_limit(sweep, owner)
-    if reason := reason or explain_unclaimed(
-        sweep,
-        session.reader.workers.live(sweep.queue),
-        lambda: sweeps.ahead_of([sweep])[sid],
-        session,
-        owner,
-    ):
+    sweep = session.reader.sweeps.get(sid)
+    if reason := explain_waits(session.reader, [sweep], session).get(sid):
         print_message(reason)
 
 

@@ -20,10 +20,10 @@ from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.output_records import sweep_record
 from hpq_views.analysis.selection import Selection
 from hpq_views.command_output.results_table import column_names, result_columns, result_row
-from hpq_views.command_output.sweep_table import explain_waits
 from hpq_views.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
 from hpq_views.text.console import discard_stdout, show_table
 from hpq_views.text.output import Format, show_data
+from hpq_views.why.waiting import explain_waits
 from hpq_views.why.warn import print_if_edited, print_if_not_running
 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]

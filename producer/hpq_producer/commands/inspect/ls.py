@@ -19,13 +19,14 @@ from hpq.store.reader import StoreReader
 from hpq_producer.commands.common_flags import Output, WhereSweep
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.output_records import sweep_record
-from hpq_views.command_output.sweep_table import COLUMNS, explain_waits, sweep_row
+from hpq_views.command_output.sweep_table import COLUMNS, sweep_row
 from hpq_views.text.console import show_table
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import Span
 from hpq_views.text.tables import Column
 from hpq_views.text.text import clean
 from hpq_views.why.verdict import explain_disks, explain_files, explain_returns
+from hpq_views.why.waiting import explain_waits
 
 
 def ls(

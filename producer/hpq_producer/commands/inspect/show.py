@@ -29,11 +29,11 @@ from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.command_output.logs import read_log
 from hpq_views.command_output.provenance import provenance_record, write_code
 from hpq_views.command_output.show import shown_metrics, sweep_lines, trial_lines
-from hpq_views.command_output.sweep_table import explain_waits
 from hpq_views.stored_files import holder_of
 from hpq_views.targets import complete_sweep_ids, find_target
 from hpq_views.text.console import show_lines, stdout_info
 from hpq_views.text.output import Format, show_data
+from hpq_views.why.waiting import explain_waits
 
 _TAIL = 10  # lines of the log
 

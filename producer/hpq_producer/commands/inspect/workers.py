@@ -16,8 +16,9 @@ from hpq_views.text.output import Format, show_data
 from hpq_views.text.style import Span, Style
 from hpq_views.text.tables import Column
 from hpq_views.text.text import clean, duration
+from hpq_views.why.able_workers import cluster_hint, how_to_start
 from hpq_views.why.pods import why_fewer_pods_run, why_no_pod_runs
-from hpq_views.why.waiting import cluster_hint, explain_full_server, how_to_start
+from hpq_views.why.waiting import explain_full_server
 
 
 def workers(output: Output = Format.TABLE) -> None:

@@ -41,8 +41,8 @@ from hpq_views.text.console import discard_stdout
 from hpq_views.text.screen import ask_key
 from hpq_views.text.text import trials_of
 from hpq_views.watch.app import watch_sweep
+from hpq_views.why.able_workers import explain_no_worker
 from hpq_views.why.verdict import exit_code
-from hpq_views.why.waiting import explain_no_worker
 
 _PATIENCE_S = 3.0  # without a worker that can run the sweep, until `run` exits
 
