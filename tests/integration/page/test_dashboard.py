@@ -22,6 +22,7 @@ from redis import Redis
 
 from hpq.access.session import open_session
 from hpq.domain.attempt import ReportBatch, WorkerPresence
+from hpq.domain.constraint import Constraint
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Counts, Goal, Metric, SweepView
 from hpq.domain.trial import Claim, Point, TrialState
@@ -123,7 +124,8 @@ def test_the_front_moves_on_the_open_page_and_a_trial_says_what_dominates_it(
     serve, sweep_of, store: TrialStore, who: WorkerPresence, take, tab: Callable[..., Tab]
 ) -> None:
     metrics = (Metric(name="acc", goal=Goal.MAXIMIZE), Metric(name="ms"))
-    sid = sweep_of(3, metric=metrics[0], objectives=metrics).id
+    limit = Constraint.parse("ms <= 30")
+    sid = sweep_of(3, metric=metrics[0], objectives=metrics, constraints=(limit,)).id
 
     def run(acc: float, ms: float) -> None:
         claim, values = take(), {"acc": acc, "ms": ms}
@@ -135,6 +137,7 @@ def test_the_front_moves_on_the_open_page_and_a_trial_says_what_dominates_it(
     served = serve()
     shown, trial = served.show(tab(), f"/sweep/{sid}"), served.show(tab(), f"/sweep/{sid}/1")
     assert "1 of 1 result is on the front" in shown.text("h1")
+    assert "meets the constraints" not in " ".join(shown.page.locator(".note").all_inner_texts())
     assert trial.text("h1") == "Trial #1: acc 0.5000, ms 20.00, on the front"
     run(0.4, 10)
     shown.until("document.querySelector('h1').textContent.includes('2 of 2 results')")
