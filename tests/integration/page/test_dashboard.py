@@ -37,7 +37,7 @@ from tests.support.constants import DEADLINE_S
 from tests.support.desk import Desk
 from tests.support.ids import refused
 from tests.support.made_sweeps import RANGES, drawn_sets, made
-from tests.support.store_calls import LEASE, Shelf, end, forged_paths, take
+from tests.support.store_calls import LEASE, Shelf, end, fail, forged_paths, take
 
 for library in ("starlette", "uvicorn", "jinja2", "plotly"):
     pytest.importorskip(library, reason=f"{library} is not installed")
@@ -113,6 +113,11 @@ def test_a_finished_trial_appears_on_the_open_page(
         "document.querySelectorAll('#table tbody tr td:nth-child(2)')[0].textContent === 'finished'"
     )
     assert shown.page.evaluate("document.querySelector('#table tbody tr').dataset.n") == "2"
+    heads = shown.page.locator("#table thead th").all_inner_texts()
+    cells = shown.page.locator("#table tbody tr[data-n='1'] td").all_inner_texts()
+    assert cells[heads.index("time")]  # also of a trial of a few milliseconds
+    facts = shown.page.locator("main pre").inner_text().splitlines()
+    assert not [line for line in facts if line.startswith(("state", "trials"))]  # of its opening
     assert shown.messages == []
     own = urlsplit(shown.page.url).netloc
     assert all(
@@ -436,6 +441,10 @@ def test_new_sweeps_and_workers_appear_in_the_lists(
     shown.page.wait_for_url("**/sweep/*")  # until it is loaded, the new page has no body
     shown.until("document.body.dataset.ready === 'yes'")
     assert sweep.id in shown.text(".sweep") and shown.messages == []
+    phone = served.show(tab(width=390))
+    assert "other" not in phone.text("#listing")
+    fail(store, begin(0.1), "no")
+    phone.until("document.querySelector('#listing').innerText.includes('1 failed')")
     workers = served.show(tab(), "/workers")
     store.present(who, idle=True, lifetime_ms=30_000)
     workers.until("document.querySelector('#listing').textContent.includes('w1')")

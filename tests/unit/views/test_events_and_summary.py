@@ -11,11 +11,12 @@ from hpq.domain.budget import Budget
 from hpq.domain.status import Event
 from hpq.domain.stored_state import StoredState
 from hpq.domain.sweep import Counts, Goal, Metric
-from hpq.domain.trial import Failure, FailureKind, Json, TrialState, TrialView
+from hpq.domain.trial import Failure, FailureKind, Json, Params, TrialState, TrialView
 from hpq.error_codes import ExitCode
 from hpq.errors import UserError
 from hpq.notice import plural
 from hpq_views.analysis.summary import SweepSummary, effect
+from hpq_views.command_output.comparison import result_cells
 from hpq_views.command_output.summary_page import effect_lines, failure_lines
 from hpq_views.text.charts import bar, ends_of, scale_of
 from hpq_views.text.style import Span, fold, plain
@@ -236,6 +237,31 @@ def test_what_failed_trials_have_in_common_is_named_for_each_kind(
     ]
     (found,) = SweepSummary(sweep).add([*failed, *done]).failures
     assert found.count == 6 and list(found.common) == ([common] if common else [])
+
+
+def test_two_errors_of_one_kind_are_two_failures() -> None:
+    """A second error does not hide what the trials of the first have in common."""
+    sweep = replace(SWEEP, varying=("scale", "lr"))
+    errors = {"log": ("ValueError t.py:9", "no log of -1"), "none": ("exit status 3", "explodes")}
+
+    def fails(n: int, scale: str) -> TrialView:
+        fingerprint, message = errors[scale]
+        failure = Failure(kind=FailureKind.USER_ERROR, message=message, fingerprint=fingerprint)
+        params: Params = {"scale": scale, "lr": n % 3}
+        return trial_view(n, params=params, failure=failure, state=TrialState.FAILED, **RUN)
+
+    failed = [fails(n, "none" if n == 1 else "log") for n in range(1, 6)]
+    done = [
+        trial_view(n, params={"scale": "none", "lr": n % 3}, objective=0.5, **RUN)
+        for n in range(6, 30)
+    ]
+    summary = SweepSummary(sweep).add([*failed, *done])
+    first, second = summary.failures
+    assert (first.count, second.count) == (4, 1)
+    assert list(first.common) == ["all 4 have scale=log"] and not second.common
+    lines = "\n".join(plain(line) for line in failure_lines(summary))
+    assert "no log of -1" in lines and "explodes" in lines
+    assert result_cells(summary, (), "")["failed"] == "program failed: 5"
 
 
 def test_failed_trials_at_one_end_of_a_range_have_that_in_common() -> None:

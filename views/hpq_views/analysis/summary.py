@@ -70,7 +70,7 @@ class TimeSaved:
 
 @dataclass(slots=True, kw_only=True)
 class FailureGroup:
-    """Trials that failed with the same kind of error.
+    """Trials that failed with the same kind of error; of a program's errors, with the same one.
 
     `common` says which parameters they share, as `all 6 have boosting=rf`.
     """
@@ -114,7 +114,7 @@ class SweepSummary:
     diverged: int = 0
     _sets: list[tuple[dict[str, Json], float, bool]] = field(default_factory=list)  # True: finished
     _rng: random.Random = field(default_factory=lambda: random.Random(0))
-    _failed: dict[str, FailureGroup] = field(default_factory=dict)
+    _failed: dict[tuple[str, str], FailureGroup] = field(default_factory=dict)
     _took: dict[TrialState, array[int]] = field(default_factory=dict)  # duration, step, duration, …
 
     def add(self, trials: Iterable[TrialView]) -> SweepSummary:
@@ -142,7 +142,9 @@ class SweepSummary:
             ):
                 kind, message = trial.failure.kind.value, clean(trial.failure.message)
                 new = FailureGroup(kind=kind, example=str(trial.id), message=message)
-                self._failed.setdefault(kind, new).add(self._varied(trial))
+                is_own = trial.failure.kind is FailureKind.USER_ERROR
+                key = kind, trial.failure.fingerprint if is_own else ""
+                self._failed.setdefault(key, new).add(self._varied(trial))
         return self
 
     def of_moment(self) -> SweepView:
@@ -231,7 +233,7 @@ class SweepSummary:
 
     @property
     def failures(self) -> list[FailureGroup]:
-        """The kinds of failure, the most frequent first, with what the trials have in common."""
+        """The failures, the most frequent first, with what the trials of each have in common."""
         others = [some for some, *_ in self._sets]
         for group in self._failed.values():
             group.compare(self.sweep.varying, others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
@@ -65,6 +66,9 @@ def comparison_cells(
 def result_cells(summary: SweepSummary, best: Sequence[TrialView], state: str) -> dict[str, str]:
     """Return the results of a sweep, by label."""
     sweep, results = summary.of_moment(), summary.results
+    failed = Counter[str]()
+    for group in summary.failures:
+        failed[failure_words(group.kind)] += group.count
     return {
         "metric": clean(sweep.metric.name) if sweep.metric else "",
         "best": TrialRow(trial=best[0], sweep=sweep).objective if best else "",
@@ -75,5 +79,5 @@ def result_cells(summary: SweepSummary, best: Sequence[TrialView], state: str) -
         "trials": ", ".join(state_counts(sweep)),
         "trained": duration(summary.total_ms) if summary.total_ms else "",
         "budget": sweep.budget.usage if sweep.budget else "",
-        "failed": ", ".join(f"{failure_words(f.kind)}: {f.count}" for f in summary.failures),
+        "failed": ", ".join(f"{kind}: {count}" for kind, count in failed.most_common()),
     }

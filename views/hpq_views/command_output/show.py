@@ -39,9 +39,14 @@ _INDENT = "  "
 
 
 def sweep_lines(
-    sweep: SweepView, signed: str, *, why: Notice | None = None, unmet: str = ""
+    sweep: SweepView,
+    signed: str,
+    *,
+    why: Notice | None = None,
+    unmet: str = "",
+    is_whole: bool = True,
 ) -> Iterator[Line]:
-    """Yield all facts of a sweep except its trials.
+    """Yield all facts of a sweep except its trials; unless `is_whole`, without state and counts.
 
     `signed` describes its signature; `why` is why no worker claims its trials.
     """
@@ -52,8 +57,8 @@ def sweep_lines(
         {
             "sweep": sweep.id,
             "name": sweep.name,
-            "state": state_span(sweep, why).text + (f": {sweep.why_held}" if sweep.hold else ""),
-            "trials": f"{counts.total:,}: {', '.join(state_counts(sweep))}",
+            "state": is_whole * _state_words(sweep, why),
+            "trials": is_whole * f"{counts.total:,}: {', '.join(state_counts(sweep))}",
             "waits": why.text if why else "",
             "!": clean(unmet),
             "metric": "; ".join(map(_metric_words, sweep.objectives or filter(None, [metric])))
@@ -103,6 +108,10 @@ def sweep_lines(
     for file in sweep.files:
         yield from _section(f"file of {iso(file.at_ms)}: {file.added} added", _file(file))
     yield from _facts("provenance", origin)
+
+
+def _state_words(sweep: SweepView, why: Notice | None) -> str:
+    return state_span(sweep, why).text + (f": {sweep.why_held}" if sweep.hold else "")
 
 
 def _metric_words(metric: Metric) -> str:

@@ -169,7 +169,7 @@ def _one(
 
 
 def failure_lines(summary: SweepSummary) -> Iterator[Line]:
-    """Yield each kind of failure with an example, and what its trials have in common."""
+    """Yield each failure with an example, and what its trials have in common."""
     failures = summary.failures
     if failures:
         yield []

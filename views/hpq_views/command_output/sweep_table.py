@@ -22,7 +22,7 @@ COLUMNS = (
     Column(title="sweep", keep=100, least=24),
     Column(title="state", keep=90),
     Column(title="finished", keep=80, right=True),
-    Column(title="other", keep=55),
+    Column(title="other", keep=55, sparse=True),
     Column(title="best", keep=70, right=True),
     Column(title="metric", keep=30, least=6),
     Column(title="age", keep=60, right=True),

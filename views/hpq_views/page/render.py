@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -124,7 +125,8 @@ def _environment() -> Environment:
         "target_of": describe_target,
         "saved_of": saved_lines,
         "common_of": _common_of,
-        "facts_of": lambda sweep: "\n".join(map(plain, sweep_lines(sweep, ""))),
+        # A page changes its first screen, which has state and counts, but not these lines.
+        "facts_of": lambda sweep: "\n".join(map(plain, sweep_lines(sweep, "", is_whole=False))),
         "state_of": _state_of,
         "row_of": lambda trial, sweep: TrialRow(trial=trial, sweep=sweep),
         "notices_of": lambda status: needed_actions(status, explain_waiting(status)),
@@ -146,9 +148,10 @@ def _state_of(status: SweepStatus) -> str:
 
 
 def _common_of(summary: SweepSummary) -> list[str]:
-    """Return what the failed trials of each kind have in common."""
+    """Return what the trials of each failure have in common."""
+    kinds = Counter(group.kind for group in summary.failures)
     return [
-        f"{failure_words(group.kind)}: {words}"
+        f"{failure_words(group.kind) if kinds[group.kind] == 1 else group.message}: {words}"
         for group in summary.failures
         for words in group.common
     ]

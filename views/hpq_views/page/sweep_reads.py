@@ -156,5 +156,5 @@ def _read(
     )
     best = data.standings.best(trials, MOST_JUDGED)  # of this moment, as all else on the page
     winner = judge_winner(reader, status.sweep, best, None if of_all else every)
-    shown = data.front.trials if data.front else best
-    return replace(data, status=replace(status, best=tuple(shown[:2])), winner=winner)
+    lead = data.front.trials if data.front else best
+    return replace(data, status=replace(status, best=tuple(lead[:2])), winner=winner)

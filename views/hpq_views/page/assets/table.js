@@ -199,8 +199,8 @@ const table = {
       {
         id: 'took',
         name: 'time',
-        value: (i) => t.took[i] || null,
-        text: (v) => (v ? time(v) : ''),
+        value: (i) => t.took[i],
+        text: (v) => (v === null ? '' : time(v)),
       },
       { id: 'worker', name: 'worker', value: on('worker') },
       { id: 'why', name: 'why', value: on('why') },
@@ -344,7 +344,7 @@ const panel = {
           best !== undefined && a.values[i] !== a.values[best],
         ]),
       ['step', t.step[i] || ''],
-      ['time', t.took[i] ? time(t.took[i]) : ''],
+      ['time', t.took[i] === null ? '' : time(t.took[i])],
       ['worker', t.worker[i]],
     ];
     for (const [label, text, differs] of rows)
