@@ -227,6 +227,18 @@ def test_the_page_of_a_running_trial_follows_it(
     assert shown.messages == []
 
 
+def test_the_peak_of_a_short_curve_is_drawn(
+    serve, sweep_of, begin, tab: Callable[..., Tab]
+) -> None:
+    sweep: SweepView = sweep_of(2)
+    begin(0.38, 0.38, 0.88, 0.27, 0.27, 0.38)
+    shown = serve().show(tab(), f"/sweep/{sweep.id}/1")
+    shown.until("document.querySelector('#panels canvas') !== null")
+    ends = "[...document.querySelectorAll('#panels *')].find(one => one.chart).chart.ranges.y"
+    assert shown.page.evaluate(ends)[1] > 0.88
+    assert "beyond" not in shown.text("#panels")
+
+
 def test_curves_that_did_not_change_are_not_sent_with_the_log(
     serve, sweep_of, begin, report, store: TrialStore, who: WorkerPresence
 ) -> None:

@@ -170,6 +170,8 @@ def test_a_link_shows_the_same_table_in_another_browser(
     names = "document.querySelector('#overlay-plot').chart?.shown?.lines.map(one => one.name)"
     shown.until(f"String({names}) === '{SID}/2,{SID}/5'")
     assert "trials=" in shown.page.url
+    top = "document.querySelector('#overlay').getBoundingClientRect().top"
+    shown.until(f"{top} >= -1 && {top} < innerHeight / 2")  # wherever the click was
     assert again.messages == shown.messages == []
 
 

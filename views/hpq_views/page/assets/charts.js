@@ -197,7 +197,9 @@ const charts = {
       line: { color: css(isFew ? '--line' : '--accent'), width: isFew ? 1.5 : 2.5 },
     };
     if (!isFew) delete line.marker;
-    const note = (rank, v, text, ax) => ({
+    const away = d.max ? -24 : 24, // from the line
+      half = full.length > 3 ? quantile(full.map(x), 0.5) : 0;
+    const note = (rank, v, text, ax, ay = away) => ({
       x: rank,
       y: clamp(d.to(v), d.low, d.high),
       text: safe(text),
@@ -205,7 +207,7 @@ const charts = {
       arrowhead: 0,
       arrowcolor: css('--soft'),
       ax,
-      ay: d.max ? -24 : 24,
+      ay,
       font: { color: css('--ink'), size: 12 },
     });
     return {
@@ -222,8 +224,16 @@ const charts = {
         yaxis: metricAxis(room),
         annotations: [
           note(1, d.y[order[0]], `#${t.n[order[0]]}  ${measure(d.y[order[0]])}`, 50),
-          ...(full.length > 3
-            ? [note(quantile(full.map(x), 0.5), median, `median ${measure(median)}${counted}`, 30)]
+          ...(half
+            ? [
+                note(
+                  half,
+                  median,
+                  `median ${measure(median)}${counted}`,
+                  30,
+                  half < order.length / 4 ? -away : away, // two notes side by side would overlap
+                ),
+              ]
             : []),
         ],
       }),

@@ -55,7 +55,8 @@ function fitted(lines, log, within = null, kept = []) {
   const every = Math.ceil(found.length / SAMPLED),
     sorted = found.filter((_, k) => k % every === 0).sort((a, b) => a - b),
     outer = Math.max(1, Math.floor(sorted.length / 10)),
-    middle = sorted.length < 5 ? 0 : sorted.at(-1 - outer) - sorted[outer],
+    // one of fewer than ten values is more than a tenth of them, and no exception
+    middle = sorted.length < 10 ? 0 : sorted.at(-1 - outer) - sorted[outer],
     [least, most] = middle
       ? [
           Math.min(sorted[outer] - FAR * middle, ...kept.map(to)),

@@ -126,7 +126,10 @@ const choice = {
     const over = some.slice(0, MOST_OVER);
     $('#over-chosen').textContent =
       over.length < some.length ? `Overlay the first ${over.length}` : `Overlay ${over.length}`;
-    $('#over-chosen').onclick = () => overlay.choose(over.map((n) => `${d.id}/${n}`));
+    $('#over-chosen').onclick = () => {
+      overlay.choose(over.map((n) => `${d.id}/${n}`));
+      $('#overlay').scrollIntoView(); // it is above the table, out of sight
+    };
     const numbers = { cancel: some.filter(isOpen), retry: some.filter((n) => !isOpen(n)) };
     for (const button of $$('[data-verb]', box)) {
       const { verb } = button.dataset,
