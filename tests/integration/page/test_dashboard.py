@@ -42,6 +42,7 @@ from tests.support.store_calls import LEASE, Shelf, end, fail, forged_paths, tak
 for library in ("starlette", "uvicorn", "jinja2", "plotly"):
     pytest.importorskip(library, reason=f"{library} is not installed")
 
+from hpq_views.page.live import LiveSweep  # noqa: E402
 from hpq_views.page.render import lead_of  # noqa: E402
 from hpq_views.page.sweep_reads import read_changes, read_sweep  # noqa: E402
 
@@ -656,6 +657,27 @@ def test_counts_and_trials_of_a_page_are_of_one_moment(
     assert [trial.state for trial in data.trials] == [TrialState.FINISHED] * 2
     assert data.status.best[0].objective == 0.75
     assert "the best of 2 results" in "".join(text for text, _ in lead_of(data))
+
+
+def test_importance_follows_the_last_trials_though_nothing_happens_after_them(
+    desk: Desk, sweep_of, begin, store: TrialStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep: SweepView = sweep_of(4)
+    end(store, begin(0.1), 0.1)
+    monkeypatch.setattr("hpq_views.page.live._FRESH_S", 0)
+    with open_session() as session:
+        live = LiveSweep(session.reader, sweep.id, session.settings, acts=False)
+        with live.fresh():
+            opened = str(live.data.status.at_ms)
+        end(store, begin(0.2), 0.2)
+        found = live.changes(opened)  # soon after the first computation
+        assert found is not None and live.data.importance.sets == 1
+        monkeypatch.setattr("hpq_views.page.live._IMPORTANCE_S", 0)
+        until = time.monotonic() + DEADLINE_S
+        while (last := live.changes(str(found["at"]))) is None:
+            assert time.monotonic() < until
+        assert live.data.importance.sets == 2 and last["trials"]["n"] == []
+        assert live.changes(str(last["at"])) is None
 
 
 READS = ("exists", "hgetall", "hmget", "lrange", "xrevrange", "zmscore", "zrange")

@@ -111,25 +111,32 @@ class LiveSweep(Polled):
         self._changed_ms = 0  # the newest moment with a change
         self._changed: dict[int, int] = {}  # the same of each trial that changed since the first
         self._moved: dict[int, int] = {}  # the same of those that came to a front or left it
-        self._computed_s = 0.0
+        self._computed_s = 0.0  # when what takes seconds was computed, inf: it is being computed
+        self._computed: Sequence[TrialView] = ()  # of these trials
 
     def _read(self) -> None:
         """Read the trials that changed; without any event and running trial, read no trial."""
         if not self._first or not self._reader.sweeps.exists(self._sid):
-            self.data = read_sweep(self._reader, self._sid, self._settings)
-            self._known, self._computed_s = self.data.importances, time.monotonic()
+            data = read_sweep(self._reader, self._sid, self._settings)
+            self._known, self._computed_s = data.importances, time.monotonic()
+            self.data, self._computed = replace(data, known=self._known), data.trials
             self._first = self._changed_ms = self.data.status.at_ms
             return
         old = self.data
         self.data = read_changes(self._reader, self._settings, old, self._known)
+        is_due = time.monotonic() - self._computed_s >= _IMPORTANCE_S
+        if is_due and self.data.trials != self._computed:  # also if no trial follows
+            self._computed_s, self._computed = math.inf, self.data.trials
+            threading.Thread(target=self._compute, args=(self.data,), daemon=True).start()
+        if self.data is old and self._known is not old.known:
+            status = replace(old.status, at_ms=self._reader.now_ms())
+            self.data = replace(old, status=status, known=self._known)
         if self.data is old:
             return
-        if time.monotonic() - self._computed_s >= _IMPORTANCE_S and self.data.trials != old.trials:
-            self._computed_s = math.inf
-            threading.Thread(target=self._compute, args=(self.data,), daemon=True).start()
         before = {t.id.number: t for t in old.trials}
         numbers = [t.id.number for t in self.data.trials if before.get(t.id.number) != t]
-        if numbers or self.data.status.last_event != old.status.last_event:
+        is_other = self.data.status.last_event != old.status.last_event
+        if numbers or is_other or self.data.known is not old.known:
             self._changed_ms = self.data.status.at_ms
             self._changed.update(dict.fromkeys(numbers, self._changed_ms))
             fronts = [set(one.front.numbers if one.front else ()) for one in (old, self.data)]
