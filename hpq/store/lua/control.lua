@@ -60,7 +60,7 @@ end
 function verbs.set()
   redis.call('HSET', s.KEY, unpack(ARGV, 3))
   local now = read_sweep(sid)
-  sweeps().sum_starts(now)  -- the budget may be new
+  sum_starts(now)  -- the budget may be new
   save(now)
   if not is_done(now) then sweeps().open(s) end  -- run_cap may let more come
 end

@@ -9,6 +9,15 @@ local function enter_running(s, t, claimed_ms)
   count_busy(s, 1)
 end
 
+-- Sums up anew when the running attempts of a sweep with a budget were claimed: claims and ends keep the sum from
+-- then on. Save its record then.
+local function sum_starts(s)
+  if not is_set(s.budget_ms) then return end
+  local running, sum = redis.call('ZRANGE', sweep_key(s.SID, 'running'), 0, -1, 'WITHSCORES'), 0
+  for i = 2, #running, 2 do sum = sum + running[i] end
+  set(s, 'started_ms', int(sum))
+end
+
 -- Adds the GPU time of an attempt that ended to what its sweep's budget has spent, or takes it back (`by` -1): not
 -- more than there is, since the budget may be younger.
 local function spend(s, t, by)

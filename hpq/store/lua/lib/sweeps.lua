@@ -34,15 +34,6 @@ local function open(s)
   owners().share(s, {})
 end
 
--- Sums up anew when the running attempts of a sweep with a budget were claimed: claims and ends keep the sum from
--- then on. Save its record then.
-local function sum_starts(s)
-  if not is_set(s.budget_ms) then return end
-  local running, sum = redis.call('ZRANGE', sweep_key(s.SID, 'running'), 0, -1, 'WITHSCORES'), 0
-  for i = 2, #running, 2 do sum = sum + running[i] end
-  set(s, 'started_ms', int(sum))
-end
-
 -- Ends the suggestions of a sweep for a reason (stopped, cancelled, exhausted, …).
 local function close_search(s, why)
   if is_set(s.sampler) and not is_set(s.no_more) then set(s, 'no_more', why) end
@@ -74,4 +65,4 @@ local function guarded(sid, change)
 end
 
 return {PRIORITY = PRIORITY, OPEN = OPEN, changing = changing, open = open, close_search = close_search,
-  guarded = guarded, sum_starts = sum_starts}
+  guarded = guarded}
