@@ -250,6 +250,12 @@ def test_a_failure_names_the_log_to_read() -> None:
     assert any("1 failed; hpq logs demo-00000/7  KeyError: 'lr'" in line for line in lines)
 
 
+def test_what_needs_the_user_counts_failures_as_the_status_line_does() -> None:
+    scene = _scene(counts=Counts(queued=1, running=1, failed=3, diverged=1))
+    (status, need) = (one for one in _text(scene, columns=140) if " failed" in one)
+    assert "3 failed (1 diverged)" in status and "3 failed (1 diverged)" in need
+
+
 def test_trials_that_diverged_do_not_ask_for_the_user() -> None:
     scene = _scene(counts=Counts(queued=1, running=1, failed=3, diverged=3))
     lines = _text(scene)

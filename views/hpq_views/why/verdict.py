@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from hpq.domain.metric_spelling import metric_warning
 from hpq.domain.status import SweepStatus, Worker, event_ms
 from hpq.domain.stored_state import StoredState
-from hpq.domain.sweep import SweepState, SweepView
+from hpq.domain.sweep import Counts, SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.error_codes import ExitCode
 from hpq.notice import Notice
@@ -85,9 +85,14 @@ def state_counts(sweep: SweepView) -> list[str]:
     counts, out = sweep.counts, []
     for state in TrialState:
         if n := counts.of(state):
-            diverged = f" ({counts.diverged:,} diverged)" if counts.diverged else ""
-            out.append(f"{n:,} {state}" + (diverged if state is TrialState.FAILED else ""))
+            out.append(_failed_words(counts) if state is TrialState.FAILED else f"{n:,} {state}")
     return out
+
+
+def _failed_words(counts: Counts) -> str:
+    """Return `10 failed (1 diverged)`."""
+    diverged = f" ({counts.diverged:,} diverged)" if counts.diverged else ""
+    return f"{counts.failed:,} failed{diverged}"
 
 
 def best_items(trial: TrialView, sweep: SweepView) -> list[Line]:
@@ -168,13 +173,13 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
         limits = clean(", ".join(map(str, sweep.constraints)))
         text = f"no finished trial meets the constraints: {limits}; hpq results {sweep.id}"
         out.append(Notice("constraints-unmet", text))
-    if failed := counts.failed - counts.diverged:
+    if counts.failed > counts.diverged:
         seen = [t for t in status.recent if t.failure and t.failure.kind.counts_as_failure]
         if seen and seen[0].failure:
             reason = clean(seen[0].failure.message)
-            text = f"{failed} failed; hpq logs {seen[0].id}  {reason}"
+            text = f"{_failed_words(counts)}; hpq logs {seen[0].id}  {reason}"
         else:
-            text = f"{failed} failed; hpq results {sweep.id} --where 'state == failed'"
+            text = f"{_failed_words(counts)}; hpq results {sweep.id} --where 'state == failed'"
         out.append(Notice("trials-failed", text))
     return [*out, *explain_troubles(sweep, status.workers)]
 
