@@ -236,3 +236,27 @@ def test_the_list_is_searched_and_shows_progress_and_notes(
     shown.until(f"{rows}.length === 2")
     assert shown.messages == []
     assert serve().show(tab(), "/workers").count("#find") == 0
+
+
+def test_the_list_fits_its_columns_with_a_long_note_and_shows_failures_on_a_phone(
+    serve, sweep_of, begin, store: TrialStore, hpq, tab: Callable[..., Tab]
+) -> None:
+    sweep_of(4, "resnet-of-thursday-00000", tags=("night", "paper"))
+    end(store, begin(0.9), 0.9)
+    assert hpq("cancel", "resnet-of-thursday-00000", "4", "--yes").returncode == 0
+    assert hpq("set", "resnet-of-thursday-00000", f"note={'why ' * 60}").returncode == 0
+    served = serve()
+    box = "document.querySelector('#listing')"
+    desk = served.show(tab())
+    assert desk.page.evaluate(f"{box}.scrollWidth <= {box}.clientWidth")
+    phone = served.show(tab(width=390, height=844))
+    other = phone.page.locator("tbody .of-other").bounding_box()
+    assert other["x"] + other["width"] <= 390
+
+
+def test_a_column_of_the_list_without_any_value_is_left_out(
+    serve, sweep_of, tab: Callable[..., Tab]
+) -> None:
+    sweep_of(2)
+    shown = serve().show(tab())
+    assert {"other", "best", "tags"}.isdisjoint(shown.text("#listing thead").split())

@@ -65,6 +65,7 @@ _SWEEPS = 200  # at most in a list
 _CHOSEN = 100  # trials at most whose curves a page may ask for beside the sample
 _BAR = Markup('<span class="bar" title="{} ended"><i style="width:{:.0%}"></i></span>{}')
 _CHUNK_BYTES = 1 << 20
+_NBSP = "\N{NO-BREAK SPACE}"
 _KEPT_S = 300.0  # a page that no tab asks for stays in memory: a tab may come back
 _TIME = Markup('<time datetime="{}">{}</time>')
 _NO_TOKEN = (
@@ -284,19 +285,21 @@ class Dashboard:
     def _sweeps(self) -> str:
         found = read_sweeps(self._reader, _SWEEPS, self._session)
         columns, rows = [c.title for c in COLUMNS], []
-        age, finished = columns.index("age"), columns.index("finished")
+        age, finished, other = (columns.index(name) for name in ("age", "finished", "other"))
         for sweep, row in zip(found.sweeps, found.rows(), strict=True):
             cells = [cell.text for cell in row]
             note = ""
             if isinstance(sweep, UnreadableSweep):
-                cells[columns.index("other")] = clean(str(sweep.notice))
+                cells[other] = clean(str(sweep.notice))
             else:
                 cells[age] = _TIME.format(*[iso(sweep.created_ms)] * 2)
                 cells[finished] = _progress(sweep.counts, cells[finished])
+                # A narrow column breaks between states, not between a number and its state.
+                cells[other] = cells[other].replace(" ", _NBSP).replace(f",{_NBSP}", ", ")
                 note = clean(sweep.note)
             rows.append((f"/sweep/{sweep.id}", cells, note))
         columns[age] = "created"  # an age would change the list each second
-        blank = [i for i, c in enumerate(COLUMNS) if c.sparse and not any(r[1][i] for r in rows)]
+        blank = [i for i in range(len(columns)) if not any(cells[i] for _, cells, _ in rows)]
         for i in reversed(blank):
             for cells in (columns, *(cells for _, cells, _ in rows)):
                 del cells[i]
