@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from statistics import median
 
 import pytest
 
-from hpq.domain.sweep import Goal
+from hpq.domain.sweep import Goal, Metric
 from hpq.domain.trial import Failure, FailureKind, Json, Params, TrialId, TrialState, TrialView
 from hpq_views.page.sweep_data import SweepData
 from hpq_views.text.text import duration, measure
@@ -302,6 +303,55 @@ def test_every_chart_says_what_lies_beyond_its_scale(show: Open) -> None:
         assert "1 beyond the scale at its edge (0.3)" in shown.text(f"#{block}-n"), block
     symbols = "document.querySelector('#sorted-plot').data[0].marker.symbol"
     assert shown.page.evaluate(symbols)[-2:] == ["circle", "triangle-down"]
+
+
+BOXES = "query => [...document.querySelectorAll(query)].map((one) => one.getBoundingClientRect())"
+
+
+def are_apart(boxes: list[dict[str, float]]) -> bool:
+    """Return whether no two of these boxes overlap."""
+    return all(
+        a["right"] <= b["left"]
+        or b["right"] <= a["left"]
+        or a["bottom"] <= b["top"]
+        or b["bottom"] <= a["top"]
+        for a, b in itertools.combinations(boxes, 2)
+    )
+
+
+@pytest.mark.parametrize("goal", [Goal.MAXIMIZE, Goal.MINIMIZE])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_labels_of_the_best_and_the_median_stand_apart_inside_the_chart(
+    goal: Goal, width: int, show: Open
+) -> None:
+    data = made(SETS_OF_ARTICLE, states=[TrialState.FINISHED] * 4 + [TrialState.PRUNED] * 12)
+    metric = Metric(name="test/acc", goal=goal)
+    sweep = replace(data.sweep, metric=metric)
+    shown = show(replace(data, status=replace(data.status, sweep=sweep)), width=width)
+    labels = shown.page.evaluate(BOXES, "#sorted-plot .annotation-text")
+    (frame,) = shown.page.evaluate(BOXES, "#sorted-plot .main-svg:first-child")
+    assert len(labels) == 2 and are_apart(labels)
+    assert all(frame["left"] <= one["left"] and one["right"] <= frame["right"] for one in labels)
+    assert are_apart([*labels, *shown.page.evaluate(BOXES, "#sorted-plot .xtick text")])
+
+
+def test_a_parameter_with_one_value_beside_missing_ones_has_readable_marks(show: Open) -> None:
+    sets: list[Params] = [{"lr": n / 10, "momentum": 0.99 if n % 3 else None} for n in range(1, 9)]
+    shown = show(made(sets), width=390, height=844)
+    marks = shown.page.evaluate(BOXES, "#slices-plot .x2tick text")
+    assert len(marks) == 2 and marks[0]["right"] + 20 < marks[1]["left"]
+
+
+def test_a_long_message_of_a_failure_is_read_whole_on_a_phone(show: Open) -> None:
+    data = made(SETS_OF_ARTICLE, states=[TrialState.FAILED] * 9 + [TrialState.FINISHED] * 7)
+    failure = Failure(kind=FailureKind.USER_ERROR, message="ValueError: " + "a long reason " * 9)
+    trials = [replace(one, failure=failure) if one.failure else one for one in data.trials]
+    shown = show(
+        of_trials(trials, data.curves, sid="x-00000", metric="test/acc"), width=390, height=844
+    )
+    box = "document.querySelector('#failures .scroll')"
+    assert shown.page.evaluate(f"{box}.scrollWidth <= {box}.clientWidth")
+    assert shown.text("#failures-n") == "9 trials"  # the headline says of how many
 
 
 def test_the_failures_say_what_their_trials_have_in_common(show: Open) -> None:

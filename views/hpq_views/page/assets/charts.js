@@ -58,6 +58,7 @@ function beyond() {
     ? `; ${count(far.length)} beyond the scale at its edge (${ends.join(' to ')})`
     : '';
 }
+const axisTitle = (text) => ({ text, font: { size: 12.5 } });
 const whole = (n) => ({ tickformat: ',d', dtick: n < 10 ? 1 : undefined });
 const metricAxis = (room = 0, d = S.d, name = d.metric) => {
   // by the server's scale
@@ -72,7 +73,7 @@ const metricAxis = (room = 0, d = S.d, name = d.metric) => {
           ticktext: marks.map(([, text]) => text),
         }
       : {}),
-    title: { text: safe(name) + (d.log ? '  (log)' : ''), font: { size: 12.5 } },
+    title: axisTitle(safe(name) + (d.log ? '  (log)' : '')),
   };
 };
 
@@ -179,7 +180,7 @@ const charts = {
     const isFew = order.length <= 200,
       full = order.filter((i) => d.replicates > 1 || d.isFinished(i)),
       middle = full.map((i) => d.y[i]).sort((a, b) => a - b),
-      room = 0.16 * (d.high - d.low);
+      room = 0.26 * (d.high - d.low); // two labels stand above each other beside the best results
     const out = new Set(d.lead).size - order.length,
       what = d.replicates > 1 ? `settings of ${d.replicates} runs each, by their mean ± sd` : '',
       median = quantile(middle, 0.5),
@@ -197,43 +198,37 @@ const charts = {
       line: { color: css(isFew ? '--line' : '--accent'), width: isFew ? 1.5 : 2.5 },
     };
     if (!isFew) delete line.marker;
-    const away = d.max ? -24 : 24, // from the line
-      half = full.length > 3 ? quantile(full.map(x), 0.5) : 0;
-    const note = (rank, v, text, ax, ay = away) => ({
-      x: rank,
-      y: clamp(d.to(v), d.low, d.high),
-      text: safe(text),
-      showarrow: true,
-      arrowhead: 0,
-      arrowcolor: css('--soft'),
-      ax,
-      ay,
-      font: { color: css('--ink'), size: 12 },
-    });
+    const note = (rank, v, text, away) => {
+      const share = rank / order.length; // a label stays inside the chart
+      return {
+        x: rank,
+        y: clamp(d.to(v), d.low, d.high),
+        text: safe(text),
+        showarrow: true,
+        arrowhead: 0,
+        arrowcolor: css('--soft'),
+        ax: share < 0.65 ? 16 : -16,
+        ay: d.max ? -away : away,
+        xanchor: share < 0.35 ? 'left' : share < 0.65 ? 'center' : 'right',
+        font: { color: css('--ink'), size: 12 },
+      };
+    };
     return {
       data: [line, ring()],
       mark: (i) => [[[x(i)], [y(i)]]],
       has: (i) => d.rank.has(i),
       layout: layout(210, {
         xaxis: {
-          title: { text: 'rank' },
+          title: axisTitle('rank'),
           ...whole(order.length),
           range: [1 - order.length * 0.015 - 0.4, order.length * 1.015 + 0.4],
           showgrid: false,
         },
         yaxis: metricAxis(room),
         annotations: [
-          note(1, d.y[order[0]], `#${t.n[order[0]]}  ${measure(d.y[order[0]])}`, 50),
-          ...(half
-            ? [
-                note(
-                  half,
-                  median,
-                  `median ${measure(median)}${counted}`,
-                  30,
-                  half < order.length / 4 ? -away : away, // two notes side by side would overlap
-                ),
-              ]
+          note(1, d.y[order[0]], `#${t.n[order[0]]}  ${measure(d.y[order[0]])}`, 30),
+          ...(full.length > 3
+            ? [note(quantile(full.map(x), 0.5), median, `median ${measure(median)}${counted}`, 15)]
             : []),
         ],
       }),
@@ -284,6 +279,7 @@ const charts = {
         anchor: 'y' + id,
         domain: [column / columns + 0.012, (column + 1) / columns - 0.012],
         tickangle: 0,
+        ticklabelstandoff: 4, // below the failed trials, which lie on the axis
       };
       all['yaxis' + id] = {
         ...yaxis,
@@ -390,7 +386,8 @@ const charts = {
     best.x.push(t.n[done.at(-1)]);
     best.y.push(top);
     const points = drawn(MANY, done),
-      x = (i) => t.n[i];
+      x = (i) => t.n[i],
+      room = 0.02 * t.n.length;
     title(
       'history',
       (points.length < done.length ? `${shown(points.length, done.length)}; ` : '') +
@@ -409,7 +406,11 @@ const charts = {
       mark: (i) => [[[x(i)], [inside(i)]]],
       layout: layout(260, {
         yaxis: metricAxis(),
-        xaxis: { ...whole(t.n.length), title: { text: 'trial' } },
+        xaxis: {
+          ...whole(t.n.length),
+          title: axisTitle('trial'),
+          range: [1 - room, t.n.reduce((a, b) => Math.max(a, b), 1) + room],
+        },
       }),
     };
   },
@@ -487,7 +488,7 @@ const charts = {
         },
         xaxis: {
           rangemode: some.length < every.length ? 'normal' : 'tozero',
-          title: { text: `${unitName} since creation` },
+          title: axisTitle(`${unitName} since creation`),
         },
         yaxis: {
           tickvals: names.map((_, k) => k),
@@ -519,8 +520,8 @@ function hypervolume(volume) {
     data: [line, ring()],
     has: () => false,
     layout: layout(260, {
-      yaxis: { rangemode: 'tozero', title: { text: 'hypervolume' } },
-      xaxis: { ...whole(volume.at(-1)[0]), rangemode: 'tozero', title: { text: 'results' } },
+      yaxis: { rangemode: 'tozero', title: axisTitle('hypervolume') },
+      xaxis: { ...whole(volume.at(-1)[0]), rangemode: 'tozero', title: axisTitle('results') },
     }),
   };
 }

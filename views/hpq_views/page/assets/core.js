@@ -133,7 +133,6 @@ function layout(height, more = {}) {
     gridcolor: css('--line'),
     zeroline: false,
     linecolor: css('--line'),
-    title: { font: { size: 12.5 } },
   };
   const { xaxis, yaxis, ...rest } = more;
   return {

@@ -75,7 +75,8 @@ function placing(a, next) {
   const distinct = [...new Set(known)],
     few = distinct.length <= 8,
     reach = (ends[1] - ends[0]) * 1.08 || 1,
-    low = ends[0] - reach * 0.037;
+    isOne = ends[0] === ends[1], // beside missing values: half-way
+    low = ends[0] - reach * (isOne ? 0.5 : 0.037);
   const spread = few ? 0.025 : 0; // lines of equal values lie beside each other
   const marks = few
     ? distinct.sort((x, y) => x - y).map((v) => [to(v), num(v)])

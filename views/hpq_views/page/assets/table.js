@@ -10,7 +10,8 @@ const failures = {
       groups.set(key, [...(groups.get(key) ?? []), i]);
     }
     $('#failures').hidden = !failed.length;
-    title('failures', `${count(failed.length)} of ${trialsOf(S.kept.length)}`);
+    // Without their share: the headline's includes trials that never began.
+    title('failures', trialsOf(failed.length));
     const rows = el('tbody');
     rows.append(
       ...[...groups.values()]
@@ -241,6 +242,7 @@ const table = {
     table.to = undefined;
     table.page = clamp(table.page, 0, pages - 1);
     const from = table.page * size,
+      those = order.slice(from, from + size),
       isNumber = (v) => typeof v === 'number';
     title(
       'table',
@@ -261,14 +263,14 @@ const table = {
         cell.ariaSort = table.isFalling(c) ? 'descending' : 'ascending';
         button.textContent += table.isFalling(c) ? ' ↓' : ' ↑';
       }
-      if (order.length && isNumber(c.value(order[0]))) cell.className = 'num';
+      if (those.some((i) => isNumber(c.value(i)))) cell.className = 'num';
       if (c.id === 'n' && $('#chosen')) cell.append(boxOf('Choose all trials that match'), ' ');
       cell.append(button);
       head.append(cell);
     }
     top.append(head);
     rows.append(
-      ...order.slice(from, from + size).map((i) => {
+      ...those.map((i) => {
         const row = el('tr', '', { tabIndex: 0, ariaCurrent: String(i === S.d.lead[S.sel]) });
         row.dataset.n = S.d.trials.n[i];
         row.append(
