@@ -152,8 +152,9 @@ chaos: $(DEV) ## run 2,000 trials under random faults, at most 25 minutes on two
 reference: $(DEV) ## generate the pages of docs/reference that come from the code
 	$(BIN)/python -m docs.generate
 
-picture: $(DEV) ## draw docs/watch.svg from a real sweep (needs tmux)
+picture: $(DEV) ## draw docs/watch.svg and docs/images/*.png from real sweeps (needs tmux, Chromium)
 	$(BIN)/python -m docs.picture
+	$(BIN)/python -m docs.images.pages
 
 SITER := .siter
 site: ## build the site of docs/ into site/; a missing page or heading is an error
