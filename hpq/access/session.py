@@ -31,7 +31,7 @@ from hpq.private_files import replace_private
 from hpq.private_server.attach_or_start import Attached, attach
 from hpq.private_server.keeper import QUIET_S
 from hpq.redis import tls
-from hpq.redis.client import FIRST_S, check_server, connect, guard
+from hpq.redis.client import FIRST_S, check_server, connect, guard, wait_patiently
 from hpq.redis.credentials import FILE_SCHEME, redact
 from hpq.settings import Settings, read, unknown_settings
 from hpq.store.keys import Keys
@@ -215,8 +215,10 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
     connection = connection_record.connection_of_url(settings.home, url)
     if tls.is_unverified(url):
         warn(tls.UNVERIFIED)
-    with explain_errors(connection, settings), closing(connect(url)) as redis, guard(url):
-        version = check_server(connect(url, patience_s=FIRST_S), url)
+    first = connect(url, patience_s=FIRST_S)
+    with explain_errors(connection, settings), closing(first) as redis, guard(url):
+        version = check_server(redis, url)
+        wait_patiently(redis)
         keys = Keys(settings.prefix)
         reader = reader_of(redis, settings)
         context = StoreContext.open(redis, keys)

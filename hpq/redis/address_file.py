@@ -57,11 +57,17 @@ class _Connection(Connection):
         return super()._connect()  # type: ignore[no-untyped-call]
 
 
+def _greet(connection: Any) -> None:
+    """Log in, but do not send the name and the version of redis-py: each costs a round trip."""
+    connection.driver_info = None
+    connection.on_connect()
+
+
 def _log_in(connection: _Connection) -> None:
     """Send the password, and check that the server is the one of the address file."""
     proof = connection.proof.encode()
     try:
-        connection.on_connect()  # type: ignore[no-untyped-call]
+        _greet(connection)
         connection.send_command("CONFIG", "GET", _PROOF)  # type: ignore[no-untyped-call]
         reply = connection.read_response()
     except (AuthenticationError, InvalidResponse, ResponseError):
@@ -74,7 +80,7 @@ def _log_in(connection: _Connection) -> None:
 def client(kind: type[Redis], url: str, **options: Any) -> Redis:
     """Create a client of any URL; the pool is the client's own."""
     if not url.startswith(FILE_SCHEME):
-        return kind.from_url(url, **options)
+        return kind.from_url(url, redis_connect_func=_greet, **options)
     path = Path(unquote(parse(url).path))
     return kind.from_pool(ConnectionPool(_Connection, address_file=path, **options))
 

@@ -42,6 +42,7 @@ from hpq.sanitize import visible
 NEEDS = (6, 2)  # ZRANGE … REV, XADD with ids of ours, LMOVE
 _FULL_DISK = re.compile(r"\bMISCONF\b")
 _IS_CONNECT = re.compile(r"Error -?\d+ connecting to ")
+_RETRIES = 5
 FIRST_S = 2.5  # after which a command gives up reaching the server
 
 
@@ -127,7 +128,7 @@ class _FromFile(CredentialProvider):
 
 
 def connect(
-    url: str, *, retries: int = 5, timeout_s: float = 5.0, patience_s: float = math.inf
+    url: str, *, retries: int = _RETRIES, timeout_s: float = 5.0, patience_s: float = math.inf
 ) -> Redis:
     """Create a client, which connects at its first call.
 
@@ -137,7 +138,6 @@ def connect(
     Raises:
         SettingsError: the URL, or a file that it names, cannot be read.
     """
-    retry = _Patience(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries, patience_s)
     try:
         plain, user, path = credentials.split(url)
         tls.check_files(plain)
@@ -145,8 +145,7 @@ def connect(
             _Client,
             plain,
             credential_provider=None if path is None else _FromFile(user, path),
-            retry=retry,
-            retry_on_error=[BusyLoadingError, ReadOnlyError] if retries else [],
+            retry=_patience(retries, patience_s),
             socket_timeout=timeout_s,
             socket_connect_timeout=3.0,
             health_check_interval=15,
@@ -161,6 +160,17 @@ def connect(
     except ValueError as error:
         text = f"HPQ_REDIS_URL: {redact(url)}: cannot parse it: {error}"
         raise SettingsError(text, code="redis-url-invalid") from None
+
+
+def _patience(retries: int, patience_s: float) -> Retry:
+    retry = _Patience(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries, patience_s)
+    retry.update_supported_errors([BusyLoadingError, ReadOnlyError] if retries else [])
+    return retry
+
+
+def wait_patiently(redis: Redis) -> None:
+    """Let a client that has reached its server retry as long as one without `patience_s`."""
+    redis.set_retry(_patience(_RETRIES, math.inf))
 
 
 @contextmanager
