@@ -114,9 +114,13 @@ class Session:
         Warns if this machine's key cannot verify them.
         """
         found = self.sweep(ref)
-        if notice := unverified(self.settings, found):
-            warn(notice)
+        self.warn_if_unverified(found)
         return found
+
+    def warn_if_unverified(self, sweep: SweepView) -> None:
+        """Warn if this machine's key cannot verify the parameters of a sweep."""
+        if notice := unverified(self.settings, sweep):
+            warn(notice)
 
     def several(self, refs: Sequence[str] | None) -> list[SweepView]:
         """Return sweeps, as `verifiable`, once each."""

@@ -243,15 +243,18 @@ class RankingReader:
     def standing(self, sweep: SweepView, number: int) -> Standing:
         """Return where a trial of a sweep with one metric stands, as `best` ranks it."""
         key, first = self._keys.ranking(sweep.id, sweep.replicates), first_of_set(sweep, number)
-        score: Any = self._redis.zscore(key, str(first))
-        of: Any = self._redis.zcard(key)
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.zscore(key, str(first))
+        pipe.zcard(key)
+        score, of = pipe.execute()
         place = Standing(setting=set_of(sweep, number), of=of)
         if score is None or sweep.metric is None:
             return place
         is_descending = sweep.metric.goal is Goal.MAXIMIZE
         better = (f"({score!r}", "+inf") if is_descending else ("-inf", f"({score!r}")
-        before: Any = self._redis.zcount(key, *better)
-        ties: Any = self._redis.zrangebyscore(key, score, score, start=0, num=MOST_TIES)
+        pipe.zcount(key, *better)
+        pipe.zrangebyscore(key, score, score, start=0, num=MOST_TIES)
+        before, ties = pipe.execute()
         with decoding(key):
             before += sum(count(other) < first for other in ties)
         return replace(place, rank=before + 1)

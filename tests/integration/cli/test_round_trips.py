@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from redis import Redis
 
+from hpq.domain.attempt import WorkerPresence
+from hpq.domain.sweep import SweepView
+from hpq.store.reader import StoreReader
+from hpq.store.trials import TrialStore
+from hpq_views.text.style import TerminalInfo
+from hpq_views.watch.keys import View
+from hpq_views.watch.scene import SceneReader
 from tests.support.desk import Desk
 from tests.support.round_trips import counted
+from tests.support.store_calls import end, report, take
 
+MakeSweep = Callable[..., SweepView]
+
+SIZE = TerminalInfo(columns=80, rows=24)
 SESSION = 5  # connect, PING, log in, the server's version, whether it lost data
 
 
@@ -15,3 +28,38 @@ def test_a_session_connects_once(desk: Desk, redis: Redis) -> None:
         assert desk.hpq("logs", "absent").returncode != 0
     by_id_and_by_prefix = 2
     assert (trips.connects, trips.count) == (1, SESSION + by_id_and_by_prefix)
+
+
+def test_show_of_a_trial_reads_all_its_metrics_at_once(
+    desk: Desk, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2)
+    spent = []
+    for metrics in (1, 100):
+        claim = take(store, who)
+        report(
+            store, who, claim, b"a line\n", acc=[0.5], **{f"m{i}": [1.0] for i in range(metrics)}
+        )
+        end(store, claim, 0.5)
+        with counted() as trips:
+            done = desk.hpq("show", str(claim.trial))
+        assert done.returncode == 0, done.stderr
+        spent.append(trips.count)
+    assert spent[0] == spent[1] <= SESSION + 10
+
+
+def test_watch_reads_a_trial_with_all_its_metrics_at_once(
+    store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, reader: StoreReader
+) -> None:
+    sid = sweep_of(3).id
+    spent = []
+    for metrics in (1, 100):
+        claim = take(store, who)
+        report(store, who, claim, acc=[0.5], **{f"m{i}": [1.0] for i in range(metrics)})
+        end(store, claim, 0.5)
+        with counted() as trips:
+            scene = SceneReader(reader).read(View(sweep=sid, trial=claim.trial.number), SIZE)
+        assert scene.detail is not None
+        assert len(scene.detail.curves) == 1 + metrics
+        spent.append(trips.count)
+    assert spent[0] == spent[1]

@@ -131,7 +131,7 @@ class SceneReader:
             self._curves = {}
             self._sid = view.sweep
         status = self._reader.status(view.sweep, _RUNNING, top=1, recent=3)
-        if not is_live:
+        if not is_live and status.sweep.objectives:
             self.front = read_standings(self._reader, status.sweep).front
         numbers, total = self._numbers(view, status.sweep, terminal.rows)
         first = view.top
@@ -234,7 +234,7 @@ class SceneReader:
         return Detail(
             trial=trial,
             holder=holder_of(self._reader, trial),
-            curves={m: self._reader.trials.metric_history(trial.trained, m) for m in trial.metrics},
+            curves=self._reader.trials.metric_histories(trial.trained, [*trial.metrics]),
             attempts=attempts_of(self._reader.events.of_trial(found), trial),
             log=log.decode("utf-8", "replace"),
         )

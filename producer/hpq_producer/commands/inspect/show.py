@@ -67,8 +67,9 @@ def show(
     """
     with open_session() as session:
         found = find_target(session.reader, what, session.settings.user)
-        if isinstance(found, TrialId):
-            session.verifiable(found.sweep)
+        sweep = session.reader.sweeps.get(found.sweep) if isinstance(found, TrialId) else None
+        if sweep is not None:
+            session.warn_if_unverified(sweep)
         if code is not None:
             sid = found if isinstance(found, str) else found.sweep
             key_of_mine = None if unsigned else session.settings
@@ -76,9 +77,9 @@ def show(
             print_message(f"{code}: {count} {'file' if count == 1 else 'files'}")
         elif as_origin:
             show_data(provenance_record(session.reader, found), output)
-        elif isinstance(found, TrialId):
-            _show_trial(session.reader, found, output)
-        else:
+        elif isinstance(found, TrialId) and sweep is not None:
+            _show_trial(session.reader, found, sweep, output)
+        elif isinstance(found, str):
             _show_sweep(session, found, output)
 
 
@@ -144,19 +145,15 @@ class _TrialInFull:
     """A trial with what `hpq show` prints of it beside its log."""
 
     trial: TrialView
-    sweep: SweepView
     front: Front | None  # of several metrics
     curves: Mapping[str, Sequence[Point]]
     attempts: Sequence[Attempt]
     ran_on: Params
 
 
-def _read_trial(reader: StoreReader, found: TrialId) -> _TrialInFull:
-    trial, sweep = reader.trials.get(found), reader.sweeps.get(found.sweep)
-    curves = {
-        name: reader.trials.metric_history(trial.trained, name)
-        for name in shown_metrics(trial, sweep)
-    }
+def _read_trial(reader: StoreReader, found: TrialId, sweep: SweepView) -> _TrialInFull:
+    trial = reader.trials.get(found)
+    curves = reader.trials.metric_histories(trial.trained, shown_metrics(trial, sweep))
     ran_on = reader.sweeps.provenance(trial.provenance)
     front = read_front(reader, [sweep]) if sweep.objectives else None
     standing = (
@@ -166,16 +163,14 @@ def _read_trial(reader: StoreReader, found: TrialId) -> _TrialInFull:
     )
     trial = replace(trial, standing=standing)
     attempts = attempts_of(reader.events.of_trial(found), trial)
-    return _TrialInFull(
-        trial=trial, sweep=sweep, front=front, curves=curves, attempts=attempts, ran_on=ran_on
-    )
+    return _TrialInFull(trial=trial, front=front, curves=curves, attempts=attempts, ran_on=ran_on)
 
 
-def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
+def _show_trial(reader: StoreReader, found: TrialId, sweep: SweepView, output: Format) -> None:
     if output.is_data:
-        return show_data(trial_in_full(reader, found), output)
-    read = _read_trial(reader, found)
-    trial, sweep = read.trial, read.sweep
+        return show_data(trial_in_full(reader, found, sweep), output)
+    read = _read_trial(reader, found, sweep)
+    trial = read.trial
     log, _ = read_log(reader, trial.trained, _TAIL)
     lines = trial_lines(
         TrialRow(trial=trial, sweep=sweep),
@@ -190,12 +185,12 @@ def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
     show_lines(lines, whole=True)
 
 
-def trial_in_full(reader: StoreReader, found: TrialId) -> dict[str, Any]:
+def trial_in_full(reader: StoreReader, found: TrialId, sweep: SweepView) -> dict[str, Any]:
     """Return all facts of a trial except its log, as data."""
-    read = _read_trial(reader, found)
+    read = _read_trial(reader, found, sweep)
     curves = {n: [[p.step, finite(p.value)] for p in points] for n, points in read.curves.items()}
     return {
-        **trial_record(read.trial, read.sweep),
+        **trial_record(read.trial, sweep),
         "attempts": [attempt_record(one) for one in read.attempts],
         "history": curves,
         "provenance": dict(read.ran_on),

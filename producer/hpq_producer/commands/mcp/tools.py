@@ -163,8 +163,9 @@ class Tools:
         with api_session() as session:
             found = find_target(session.reader, what, session.settings.user)
             if isinstance(found, TrialId):
-                record = trial_in_full(session.reader, found)
-                record |= _unverified(session, session.reader.sweeps.get(found.sweep))
+                sweep = session.reader.sweeps.get(found.sweep)
+                record = trial_in_full(session.reader, found, sweep)
+                record |= _unverified(session, sweep)
             else:
                 record = sweep_in_full(session, found)
         return _record(record, name, start, "show with name='failure.message' has one value whole")
