@@ -15,6 +15,7 @@ from hpq_views.watch.keys import View
 from hpq_views.watch.scene import SceneReader
 from tests.support.desk import Desk
 from tests.support.round_trips import counted
+from tests.support.server import calls
 from tests.support.store_calls import end, report, take
 
 MakeSweep = Callable[..., SweepView]
@@ -63,3 +64,17 @@ def test_watch_reads_a_trial_with_all_its_metrics_at_once(
         assert len(scene.detail.curves) == 1 + metrics
         spent.append(trips.count)
     assert spent[0] == spent[1]
+
+
+def test_csv_reads_each_trial_once(
+    desk: Desk, redis: Redis, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    trials = 20
+    sid = sweep_of(trials).id
+    for _ in range(trials):
+        end(store, take(store, who), 0.5)
+    redis.config_resetstat()
+    rows = desk.hpq("results", sid, "-o", "csv").stdout.splitlines()
+    assert len(rows) == 1 + trials
+    of_sweeps = 5
+    assert calls(redis)["hgetall"] <= trials + of_sweeps

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from tempfile import TemporaryFile
 
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import ALTERED, Json, TrialView
@@ -82,11 +84,20 @@ def _shown(found: Json) -> str:
     return "" if found is None else value(found)
 
 
-def write_trials(sweeps: Sequence[SweepView], read: Callable[[], Iterable[TrialView]]) -> None:
-    """Write trials to stdout as CSV; read them twice: for the columns, then for the rows."""
+def write_trials(sweeps: Sequence[SweepView], trials: Iterable[TrialView]) -> None:
+    """Write trials to stdout as CSV.
+
+    A temporary file keeps the rows until all columns are known: a million do not fit in memory.
+    """
     by_id = {sweep.id: sweep for sweep in sweeps}
-    names = column_order(n for trial in read() for n in flat_record(trial, by_id[trial.id.sweep]))
-    write_csv(sys.stdout, names, (flat_record(t, by_id[t.id.sweep]) for t in read()))
+    names = dict[str, None]()
+    with TemporaryFile("w+", encoding="ascii") as kept:
+        for trial in trials:
+            row = flat_record(trial, by_id[trial.id.sweep])
+            names |= dict.fromkeys(row)
+            kept.write(json.dumps(row) + "\n")
+        kept.seek(0)
+        write_csv(sys.stdout, column_order(names), map(json.loads, kept))
 
 
 def codes_apart(sweeps: Sequence[SweepView]) -> dict[str, str]:

@@ -286,7 +286,7 @@ def _show(
         sets = [dict(t.params) for t in trials]
         show_data(sets if several else sets[0], Format.YAML)
     elif output is Format.CSV:  # the columns of `hpq results -o csv`
-        write_trials(sweeps, lambda: trials)
+        write_trials(sweeps, trials)
     elif output.is_data:
         records = [trial_record(t, by_id[t.id.sweep]) for t in trials]
         show_data(records if several else records[0], output)

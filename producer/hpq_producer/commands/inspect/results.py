@@ -102,7 +102,7 @@ def results(
         if history:
             return _show_history(read_curves(reader, chosen.trials()), output)
         if output is Format.CSV:
-            return write_trials([found], chosen.trials)
+            return write_trials([found], chosen.trials())
         if output.is_data:
             return show_rows((trial_record(t, found) for t in chosen.trials()), output)
         key = re.sub(r"^-?(param\.|last\.)?", "", sort)
