@@ -62,9 +62,10 @@ P:s:S:ran_on    set   digests of the provenance records of its attempts
 P:s:S:origin    hash  long texts about the sweep's origin: diff
 P:t:S/N         hash  a trial, created at its first claim; starts: paths of its checkpoints at
                       which other trials begin, a line each
-P:t:S/N:log     stream  its output, the newest 1 MiB
+P:t:S/N:log     stream  its output, the newest 1 MiB, until the worker ends the attempt
 P:t:S/N:p:M     stream  values of metric M, thinned to 1,000, until the trial ends
-P:t:S/N:points  hash  the same of an ended trial: metric → columns (wire/trial.py)
+P:t:S/N:points  hash  the same of an ended trial: metric → columns (wire/trial.py); #log: output of
+                      ended attempts; #usage: what the latest attempt used of its machine
 
 Only operators may write this (U is an owner, * all owners without an own value):
 
@@ -169,7 +170,7 @@ class Keys:
         return self.sweep(sweep, "rank" if replicates < 2 else "means")
 
     def trial(self, trial: TrialId, part: str = "") -> str:
-        """Return the key of a trial's hash, of its log, or of the points that an end packed."""
+        """Return the key of a trial's hash, of its log, or of what an end packed."""
         return self._of("t", trial, part) if part else self._of("t", trial)
 
     def points(self, trial: TrialId, metric: str) -> str:

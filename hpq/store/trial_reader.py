@@ -25,7 +25,14 @@ from hpq.store.keys import Keys
 from hpq.store.wire import row as row_codec
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import decoding, trial_numbers
-from hpq.store.wire.trial import Entry, decode_entries, decode_points, entry_id, join_points
+from hpq.store.wire.trial import (
+    Entry,
+    decode_entries,
+    decode_log,
+    decode_points,
+    entry_id,
+    join_points,
+)
 
 _MEMBERS_PER_READ = 2_000  # about 1 ms of the server
 
@@ -294,14 +301,24 @@ class TrialReader:
         ]
 
     def log(
-        self, trial: TrialId, after: str = "0", block_ms: int | None = None
+        self, trial: TrialId, after: str = "0-0", block_ms: int | None = None
     ) -> tuple[bytes, str]:
         """Return what a trial printed after an entry of its log, and the id of the last entry.
 
-        Waits at most `block_ms` milliseconds for the first entry.
+        Waits at most `block_ms` milliseconds for the first entry. Takes one round trip.
         """
-        answer: Any = self._redis.xread({self._keys.trial(trial, "log"): after}, block=block_ms)
-        if not answer:
+        key, record = self._keys.trial(trial, "log"), self._keys.trial(trial, "points")
+        pipe = self._redis.pipeline(transaction=False)
+        # In this order, since the log of an attempt that ends goes from the first to the second.
+        pipe.xread({key: after}, block=block_ms)
+        pipe.hget(record, "#log")
+        answer, packed = pipe.execute()
+        rows = answer[0][1] if answer else []
+        with decoding(f"{record} field #log"):
+            printed = decode_log(packed or b"")
+        # An entry that was moved between the two is in both, and whole in the first.
+        printed.update((entry_id(eid), fields.get(b"d", b"")) for eid, fields in rows)
+        found = sorted(entry for entry in printed if entry > entry_id(after))
+        if not found:
             return b"", after
-        entries = answer[0][1]
-        return b"".join(fields.get(b"d", b"") for _, fields in entries), entries[-1][0].decode()
+        return b"".join(printed[entry] for entry in found), "{}-{}".format(*found[-1])

@@ -44,6 +44,7 @@ if reports().is_new(t, args) then
   set(t, 'objective', args.objective or '')
   set(t, 'phase', args.phase or '')
   reports().take_batch(s, t, args, rule, FULL)
+  reports().add_log(t, FULL)
   reports().add_points(t, args, FULL)
 end
 if rule then early_termination().judge_again(t, rule) end

@@ -93,7 +93,8 @@ local function commit()
   local tail = s.tail or ''
   if not t.again then tail = circuit_breaker().with_end(tail, worker, mark) end
 
-  if t.log_bytes then reports().keep_log(t, tonumber(args.keep_log_bytes)) end
+  local printed = batch and not FULL and ARGV[2] or ''
+  if printed ~= '' or t.log_bytes then reports().pack_log(t, printed, tonumber(args.keep_log_bytes)) end
   local in_a_row = 0
   if mark == '+' or mark == '-' then
     redis.call('HDEL', key('w', worker), 'streak', 'streak_n', 'suspect_ms')

@@ -8,6 +8,9 @@ are types of `struct`.
     ids     H count, d first ms, 3 letters, 3 columns: ms, sequence, step; each has (d) the numbers,
             or the differences from point to point as H runs of equal ones, their lengths, and them
     values  d or f, and the values; or B, the number of different values, these as d, places as B
+
+lua/lib/reports.lua packs the log when an attempt ends, into the field "#log" of that hash: the
+entries, the newest first, each as d ms, I sequence, I length, and its bytes.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ from hpq.store.wire.fields import (
     whole,
 )
 
+_LOG_ENTRY = struct.Struct("<dII")  # ms, sequence, length of the bytes that follow
 CHECKPOINT = decode.Record(
     Checkpoint,
     store=decode.text,
@@ -288,6 +292,27 @@ def decode_points(packed: bytes, common: bytes) -> list[Entry]:
             found += map(Entry, ids, steps, values)
     except (struct.error, IndexError, TypeError, OverflowError) as problem:
         raise ValueError(f"not packed points: {problem}") from None
+    return found
+
+
+def decode_log(packed: bytes) -> dict[tuple[int, int], bytes]:
+    """Decode the field of the hash that has the log: bytes by id of their entry.
+
+    Raises:
+        ValueError: the field is invalid.
+    """
+    found, at = {}, 0
+    while at < len(packed):
+        try:
+            ms, seq, size = _LOG_ENTRY.unpack_from(packed, at)
+            entry = moment(int(ms)), seq
+        except (struct.error, OverflowError) as problem:
+            raise ValueError(f"no packed log: {problem}") from None
+        at += _LOG_ENTRY.size
+        found[entry] = packed[at : at + size]
+        at += size
+    if at > len(packed):
+        raise ValueError(f"a packed log lacks {at - len(packed)} bytes")
     return found
 
 

@@ -28,7 +28,7 @@ class TrialPage(Listing):
         self.id = trial
         self._session, self._acts = session, acts
         self._seen: object = None
-        self._log, self._after = b"", "0"
+        self._log, self._after = b"", "0-0"
         self._points = ""
 
     def _rendered(self) -> str:

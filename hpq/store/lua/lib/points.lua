@@ -1,5 +1,12 @@
 -- A trial's points.
 
+-- While a trial may run, each metric has a stream of points, whose entries readers follow. When the trial
+-- ends, they move into one hash, P:t:S/N:points, since Redis reserves 4 kB for a stream of one entry.
+-- hpq/store/wire/trial.py describes the fields of that hash, and decodes them.
+-- Two more fields have what the latest attempt used of its machine over time, and the log (lib/reports.lua);
+-- no metric can have their names.
+local USAGE, LOG = '#usage', '#log'
+
 -- Returns the names of the metrics that a trial has points of.
 local function metrics(t)
   local names = {}
@@ -56,23 +63,21 @@ local function forget_after(t, step)
   end
 end
 
--- Removes everything that a trial reported.
+-- Removes everything that a trial reported, but not what it printed.
 local function forget_points(t)
-  local gone, fields = {trial_key(t.SID, t.N, 'points')}, {}
+  local record = trial_key(t.SID, t.N, 'points')
+  local gone, fields = {record}, {}
   rewind(t, 0, '')
   for i, name in ipairs(metrics(t.KEY)) do
     gone[i + 1], fields[i] = trial_key(t.SID, t.N, 'p:' .. name), 'm:' .. name
   end
   if #fields == 0 then return end
+  local log = redis.call('HGET', record, LOG)
   redis.call('DEL', unpack(gone))
+  if log then redis.call('HSET', record, LOG, log) end
   redis.call('HDEL', t.KEY, unpack(fields))
 end
 
--- While a trial may run, each metric has a stream of points, whose entries readers follow. When the trial
--- ends, they move into one hash, P:t:S/N:points, since Redis reserves 4 kB for a stream of one entry.
--- hpq/store/wire/trial.py describes the fields of that hash, and decodes them.
--- One more field has what the latest attempt used of its machine over time; no metric can have its name.
-local USAGE = '#usage'
 local MOST_POINTS = 1000  -- of a metric, unless a trial has many; a longer curve is thinned
 
 -- Removes at least a quarter of a stream: what is nearer in steps to the point before than a distance that
@@ -186,7 +191,8 @@ local function pack_points(t, last, names)
     local seq = newest[1] < NOW and 0 or newest[2] + 1
     rows[#rows + 1] = {math.max(NOW, newest[1]), seq, tonumber(last[i]), last[i + 2]}
   end
-  local is_again = #gone > 0 and redis.call('HLEN', record) > redis.call('HEXISTS', record, USAGE)
+  local is_again = #gone > 0 and t.attempt ~= '1'
+    and redis.call('HLEN', record) > redis.call('HEXISTS', record, USAGE) + redis.call('HEXISTS', record, LOG)
   local ids, uses, common, fields = {}, {}, '', {}
   for i, name in ipairs(order) do
     while #rows_of[name] > MOST_POINTS do
@@ -209,5 +215,5 @@ local function pack_points(t, last, names)
   if #order > 0 then redis.call('HSET', record, unpack(fields)) end
 end
 
-return {metrics = metrics, rewind = rewind, rewind_to_checkpoint = rewind_to_checkpoint, cut = cut, forget = forget_points,
+return {LOG = LOG, metrics = metrics, rewind = rewind, rewind_to_checkpoint = rewind_to_checkpoint, cut = cut, forget = forget_points,
   forget_after = forget_after, add = add_point, keep_usage = keep_usage, pack = pack_points}

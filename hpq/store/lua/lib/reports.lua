@@ -3,6 +3,8 @@
 
 local LOG_BYTES = 1048576
 local ORDER_BYTES = 20000
+local ENTRY = '<dIIc0'  -- of a packed log: ms, sequence, length, bytes (hpq/store/wire/trial.py)
+local PAGE = 100
 
 -- True if a batch was not recorded before.
 local function is_new(t, batch) return tonumber(batch.seq) > tonumber(t.seq or 0) end
@@ -19,19 +21,56 @@ local function bound_log(t, bytes)
   set(t, 'log_bytes', size)
 end
 
--- Truncates the log to its newest bytes. Entries keep their ids, which readers follow.
-local function keep_log(t, bytes)
-  if tonumber(t.log_bytes or 0) <= bytes then return end
-  local log, kept, left, last = trial_key(t.SID, t.N, 'log'), {}, bytes, '+'
-  while left > 0 do
-    local entry = redis.call('XREVRANGE', log, last, '-', 'COUNT', 1)[1]
-    if not entry then break end
-    local data = string.sub(entry[2][2], -left)
-    kept[#kept + 1], left, last = {entry[1], data}, left - #data, '(' .. entry[1]
+-- Appends to the log what a batch printed; a full server drops it.
+local function add_log(t, full)
+  local printed = ARGV[2]
+  if printed == '' or full then return end
+  redis.call('XADD', trial_key(t.SID, t.N, 'log'), '*', 'd', printed)
+  add(t, 'log_bytes', #printed)
+  bound_log(t, LOG_BYTES)
+end
+
+-- Moves the log of an attempt that ends, its newest bytes, from its stream into the field of the trial's points that
+-- has those of the attempts before. Entries keep their ids, which readers follow; the newest is the first, since the
+-- oldest are dropped. `printed`: the last bytes, which no stream has; '' if there are none.
+local function pack_log(t, printed, bytes)
+  local stream, record = trial_key(t.SID, t.N, 'log'), trial_key(t.SID, t.N, 'points')
+  local packed, left = {}, bytes
+  local function keep(ms, seq, data)
+    if left == 0 then return end
+    data = string.sub(data, -left)
+    left = left - #data
+    packed[#packed + 1] = struct.pack(ENTRY, ms, seq, #data, data)
   end
-  redis.call('DEL', log)
-  for i = #kept, 1, -1 do redis.call('XADD', log, kept[i][1], 'd', kept[i][2]) end
-  set(t, 'log_bytes', bytes - left)
+  local function id_of(entry)
+    local ms, seq = string.match(entry[1], '(%d+)-(%d+)')
+    return tonumber(ms), tonumber(seq)
+  end
+  local function page(last) return redis.call('XREVRANGE', stream, last, '-', 'COUNT', PAGE) end
+
+  local entries = t.log_bytes and page('+') or {}
+  if printed ~= '' then
+    local ms, seq = 0, 0
+    if entries[1] then ms, seq = id_of(entries[1]) end
+    keep(math.max(NOW, ms), ms < NOW and 0 or seq + 1, printed)
+  end
+  while #entries > 0 do
+    for _, entry in ipairs(entries) do
+      local ms, seq = id_of(entry)
+      keep(ms, seq, entry[2][2])
+    end
+    entries = left > 0 and #entries == PAGE and page('(' .. entries[PAGE][1]) or {}
+  end
+  local before = t.attempt ~= '1' and redis.call('HGET', record, points().LOG) or ''
+  local at = 1
+  while left > 0 and at <= #before do
+    local ms, seq, data, after = struct.unpack(ENTRY, before, at)
+    keep(ms, seq, data)
+    at = after
+  end
+  if t.log_bytes then redis.call('DEL', stream) end
+  redis.call('HSET', record, points().LOG, table.concat(packed))
+  if tonumber(t.log_bytes) ~= bytes - left then set(t, 'log_bytes', bytes - left) end
 end
 
 -- The training starts again, without its checkpoint: that stays until this attempt publishes one, since
@@ -106,20 +145,14 @@ local function take_unkept(s, t, why)
   end
 end
 
--- Records a batch, except its points and where training stands, in the trial's record and its log. A full
+-- Records a batch in the trial's record, except its points, what it printed and where training stands. A full
 -- server keeps the last values, and drops printed bytes and points.
 local function take_batch(s, t, batch, rule, full)
-  local log = ARGV[2]
-  if full and (log ~= '' or #ARGV > 2 or batch.run_info) then
+  if full and (ARGV[2] ~= '' or #ARGV > 2 or batch.run_info) then
     set(t, 'thinned', '1')
     redis.call('HINCRBY', key('counters'), 'reports_dropped', 1)
   end
   if batch.run_info and not full then take_run_info(s, t, batch.run_info) end
-  if log ~= '' and not full then
-    redis.call('XADD', trial_key(t.SID, t.N, 'log'), '*', 'd', log)
-    add(t, 'log_bytes', #log)
-    bound_log(t, LOG_BYTES)
-  end
   if batch.metric_order then take_metric_order(s, batch.metric_order) end
   if batch.unkept then take_unkept(s, t, batch.unkept) end
   if batch.restarted then restart(t, batch.restarted, tonumber(batch.kept_step)) end
@@ -148,4 +181,4 @@ local function add_points(t, batch, full)
   end
 end
 
-return {is_new = is_new, keep_log = keep_log, take_batch = take_batch, add_points = add_points, take_metric_order = take_metric_order}
+return {is_new = is_new, add_log = add_log, pack_log = pack_log, take_batch = take_batch, add_points = add_points, take_metric_order = take_metric_order}
