@@ -129,15 +129,18 @@ class StoreReader:
         last_event = self.events.last_id(sid)
         sweep = self.sweeps.get(sid)
         key = self._keys.sweep(sid)
-        running: Any = self._redis.zrange(f"{key}:running", 0, rows - 1) if rows > 0 else []
-        ended: Any = self._redis.zrange(f"{key}:ended", 0, recent - 1, desc=True) if recent else []
+        pipe = self._redis.pipeline(transaction=False)
+        # One more of each than is shown: an end of -1 would be all.
+        pipe.zrange(f"{key}:running", 0, rows)
+        pipe.zrange(f"{key}:ended", 0, recent, desc=True)
+        pipe.hmget(key, "dur_n", "dur_sum", "dur_sq")
+        running, ended, durations = pipe.execute()
         parts = [
-            trial_numbers(f"{key}:running", running),
-            trial_numbers(f"{key}:ended", ended),
+            trial_numbers(f"{key}:running", running[:rows]),
+            trial_numbers(f"{key}:ended", ended[:recent]),
         ]
         trials = iter(self.trials.get_many(sid, [n for part in parts for n in part]))
         shown = [tuple(islice(trials, len(part))) for part in parts]
-        row: Any = self._redis.hmget(key, "dur_n", "dur_sum", "dur_sq")
         workers = tuple(self.workers.live(sweep.queue))
         is_stuck = sweep.counts.waits and not sweep.counts.running
         owners = self.owners.of([sweep.owner]) if is_stuck else {}
@@ -150,7 +153,7 @@ class StoreReader:
             recent=shown[1],
             workers=workers,
             ahead=tuple(self.sweeps.ahead_of([sweep])[sid]) if is_behind else (),
-            durations=decode_durations(key, row),
+            durations=decode_durations(key, durations),
             owner=owners.get(sweep.owner),
             memory=self.server_memory(),
             silent_ms=self.workers.silent_ms,

@@ -51,11 +51,13 @@ class WorkerReader:
         return sorted((w for w in found if queue in (None, w.queue)), key=lambda w: w.name)
 
     def _live(self) -> list[Worker]:
-        now_ms = server_ms(self._redis)
-        floor, silent_since = now_ms - self._lease_ms, now_ms - self.silent_ms
-        names: Any = self._redis.zrangebyscore(self._keys.workers, floor, "+inf", withscores=True)
-        names = [(name, seen) for name, seen in names if _NAME.match(name)]
         pipe = self._redis.pipeline(transaction=False)
+        pipe.time()
+        pipe.zrange(self._keys.workers, 0, -1, withscores=True)
+        at, known = pipe.execute()
+        now_ms = clock_ms(at)
+        floor, silent_since = now_ms - self._lease_ms, now_ms - self.silent_ms
+        names = [(name, seen) for name, seen in known if seen >= floor and _NAME.match(name)]
         for name, _ in names:
             pipe.hgetall(self._keys.worker(name.decode()))
         return [
@@ -73,7 +75,7 @@ class WorkerReader:
     def fleet(self) -> Fleet:
         """Return the figures of all queues, owners and workers.
 
-        Takes seven round trips; the commands grow with the open sweeps and the live workers.
+        Takes six round trips; the commands grow with the open sweeps and the live workers.
 
         Raises:
             RedisError: the server does not answer.

@@ -66,6 +66,20 @@ def test_watch_reads_a_trial_with_all_its_metrics_at_once(
     assert spent[0] == spent[1]
 
 
+def test_watch_once_and_enqueue_take_few_round_trips(
+    desk: Desk, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    sid = sweep_of(4).id
+    end(store, take(store, who), 0.5)
+    take(store, who)
+    with counted() as trips:
+        assert desk.hpq("watch", sid, "--once").returncode == 0
+    assert trips.count <= SESSION + 20
+    with counted() as trips:
+        desk.sweep("program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n")
+    assert trips.count <= SESSION + 19
+
+
 def test_csv_reads_each_trial_once(
     desk: Desk, redis: Redis, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
