@@ -457,7 +457,7 @@ def test_new_sweeps_and_workers_appear_in_the_lists(
     phone = served.show(tab(width=390))
     assert "other" not in phone.text("#listing")
     fail(store, begin(0.1), "no")
-    phone.until("document.querySelector('#listing').innerText.includes('1 failed')")
+    phone.until("/1\\sfailed/.test(document.querySelector('#listing').innerText)")
     workers = served.show(tab(), "/workers")
     store.present(who, idle=True, lifetime_ms=30_000)
     workers.until("document.querySelector('#listing').textContent.includes('w1')")
