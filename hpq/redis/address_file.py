@@ -60,6 +60,7 @@ class _Connection(Connection):
 def _greet(connection: Any) -> None:
     """Log in, but do not send the name and the version of redis-py: each costs a round trip."""
     connection.driver_info = None
+    connection.lib_name = connection.lib_version = None  # redis-py 7.0 and 7.1
     connection.on_connect()
 
 
