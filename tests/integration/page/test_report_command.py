@@ -97,7 +97,7 @@ def test_a_sweep_that_does_not_exist_is_refused(hpq: Hpq) -> None:
 def test_the_report_of_very_many_trials_shows_the_best_and_counts_all(
     sweep_of, store: TrialStore, take: Callable[[], Claim], hpq: Hpq, tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("hpq_views.page.sweep_data._MOST_TRIALS", 2)
+    monkeypatch.setattr("hpq_views.page.sweep_reads._MOST_TRIALS", 2)
     sweep = sweep_of(4)
     for value in (0.5, 0.125, 0.75):
         store.commit(take(), Outcome(state=TrialState.FINISHED, objective=value, step=1))
