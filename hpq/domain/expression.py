@@ -286,7 +286,7 @@ def _looked_up(name: str, otherwise: _Compute, values: Lookup) -> Any:
 def _computed(apply: _Apply, parts: Sequence[_Compute], values: Lookup) -> Any:
     """Return a number within the limits, or None if there is none."""
     found = [part(values) for part in parts]
-    if not _NUMBERS.issuperset(map(type, found)):
+    if not _NUMBERS.issuperset(map(type, found)) or any(map(_is_missing, found)):
         return None
     try:
         value = apply(*found)

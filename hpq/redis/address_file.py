@@ -8,6 +8,7 @@ clients with the password can read: so the client sends it no command.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -24,6 +25,10 @@ from redis.exceptions import (
 from hpq.redis.credentials import FILE_SCHEME, parse, read_address
 
 _PROOF = b"syslog-ident"  # an option of the server that nothing else uses
+# The client does not send the name and version of redis-py: each costs a round trip.
+_UNNAMED: dict[str, Any] = {"driver_info": None}
+if find_spec("redis.driver_info") is None:  # redis-py 7.0 and 7.1
+    _UNNAMED = {"lib_name": None, "lib_version": None}
 _AWAY = (
     "`squeue --me --name=hpq-redis` shows the Redis job; if there is none, run"
     " `hpq slurm --redis | sbatch`"
@@ -57,18 +62,11 @@ class _Connection(Connection):
         return super()._connect()  # type: ignore[no-untyped-call]
 
 
-def _greet(connection: Any) -> None:
-    """Log in, but do not send the name and the version of redis-py: each costs a round trip."""
-    connection.driver_info = None
-    connection.lib_name = connection.lib_version = None  # redis-py 7.0 and 7.1
-    connection.on_connect()
-
-
 def _log_in(connection: _Connection) -> None:
     """Send the password, and check that the server is the one of the address file."""
     proof = connection.proof.encode()
     try:
-        _greet(connection)
+        connection.on_connect()  # type: ignore[no-untyped-call]
         connection.send_command("CONFIG", "GET", _PROOF)  # type: ignore[no-untyped-call]
         reply = connection.read_response()
     except (AuthenticationError, InvalidResponse, ResponseError):
@@ -80,8 +78,9 @@ def _log_in(connection: _Connection) -> None:
 
 def client(kind: type[Redis], url: str, **options: Any) -> Redis:
     """Create a client of any URL; the pool is the client's own."""
+    options |= _UNNAMED
     if not url.startswith(FILE_SCHEME):
-        return kind.from_url(url, redis_connect_func=_greet, **options)
+        return kind.from_url(url, **options)
     path = Path(unquote(parse(url).path))
     return kind.from_pool(ConnectionPool(_Connection, address_file=path, **options))
 

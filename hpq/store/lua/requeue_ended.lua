@@ -46,7 +46,7 @@ end
 local want = sweeps().changing(s, function()
   for i = 2, #ARGV do touched = touched + retry(ARGV[i]) end
   if touched == 0 then return end
-  if s.state == 'held' then set(s, 'tail', '') end
+  if s.state == 'held' or is_closed(s) then set(s, 'tail', '') end  -- a stop of a held sweep, too
   if s.state ~= 'paused' then set_state(s, 'open') end
   sweeps().open(s)
 end)

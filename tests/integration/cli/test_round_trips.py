@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
+from socketserver import TCPServer
+from threading import Thread
 
+import pytest
 from redis import Redis
 
 from hpq.domain.attempt import WorkerPresence
@@ -14,6 +18,7 @@ from hpq_views.text.style import TerminalInfo
 from hpq_views.watch.keys import View
 from hpq_views.watch.scene import SceneReader
 from tests.support.desk import Desk
+from tests.support.ids import refused
 from tests.support.round_trips import counted
 from tests.support.server import calls
 from tests.support.store_calls import end, report, take
@@ -92,3 +97,16 @@ def test_csv_reads_each_trial_once(
     assert len(rows) == 1 + trials
     of_sweeps = 5
     assert calls(redis)["hgetall"] <= trials + of_sweeps
+
+
+def test_a_server_that_closes_each_connection_is_unreachable(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def close(connection: socket.socket, _: object, server: object) -> None:
+        connection.close()
+
+    with TCPServer(("127.0.0.1", 0), close) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HPQ_REDIS_URL", f"redis://127.0.0.1:{server.server_address[1]}")
+        refused(desk.hpq("ls"), "redis-unreachable", exit=3)
+        server.shutdown()

@@ -362,6 +362,17 @@ def test_a_paused_sweep_is_not_held_and_counts_failures_once_it_resumes(crew, ou
     assert it.held
 
 
+def test_a_retry_of_a_held_sweep_that_was_stopped_begins_a_new_window(crew) -> None:
+    it = crew("a")
+    claims = [it.take("a") for _ in range(6)]
+    for claim in claims[:5]:
+        it.store.commit(claim, fails())
+    it.control.stop(it.sid)
+    it.control.retry(it.sid, [1])
+    it.store.commit(claims[5], fails())
+    assert it.reader.sweeps.get(it.sid).state is SweepState.RUNNING
+
+
 def test_a_person_who_pauses_or_stops_a_held_sweep_decides_over_the_breaker(crew) -> None:
     it = crew("a")
     claims = [it.take("a") for _ in range(6)]

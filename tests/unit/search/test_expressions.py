@@ -122,3 +122,8 @@ def test_what_cannot_be_computed_is_missing_and_a_comparison_with_it_unknown(tex
 
 def test_an_absent_parameter_is_missing() -> None:
     assert Expression.number("a + absent").of(VALUES.get) is None
+
+
+@pytest.mark.parametrize("text", ["max(a, 1)", "max(1, a)", "min(1, a)", "a + 1"])
+def test_nan_is_missing_wherever_it_stands(text: str) -> None:
+    assert Expression.number(text).of({"a": float("nan")}.get) is None
