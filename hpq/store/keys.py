@@ -29,7 +29,8 @@ P:b:D:sweeps    set   ids of sweeps with this code; it is removed with the last 
 P:leases        zset  S/N of each running trial → when its lease ends, ms
 P:workers       zset  W → last seen, ms
 P:histories     zset  sweep id → order in which logs and curves are dropped if memory is short:
-                      when it ended, ms; of an open one 10¹⁴ more than when it was created
+                      when it ended, ms; of an open one 10¹⁴ more than when it opened, or
+                      than when the reaper looked at it
 P:w:W           hash  a worker, with its last claim; expires
 P:q:Q:open      zset  sweep id → claim order, for sweeps with waiting trials
 P:q:Q:owners    hash  sweep id → owner, of the open ones

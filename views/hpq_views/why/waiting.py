@@ -1,8 +1,8 @@
 """Explain why no trial of a sweep starts, in the order in which a claim finds it.
 
-A full server refuses every claim. `hpq/store/lua/claim.lua` then looks at the sweep's state and
-budget, and at the limits of its owner. It is called by workers that can run the sweep, and serves
-the sweeps of their queue in turn.
+On a full server no trial starts, whatever else. Otherwise `hpq/store/lua/claim.lua` looks at the
+sweep's state and budget, and at the limits of its owner. It is called by workers that can run the
+sweep, and serves the sweeps of their queue in turn.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ local function book(queue, rooms_left)
     sweeps().guarded(sid, function()
       local s = read_sweep(sid, 'priority')
       if not s.queue then return redis.call('ZREM', key('q', queue, 'open'), sid) end  -- removed, as it was unreadable
-      sum_starts(s)  -- as it does with counts
+      sum_starts(s)  -- corrects the sum, as the counts
       weigh_budget(s)  -- its time may be up
       owners().share(s, rooms_left)
       save(s)

@@ -180,7 +180,7 @@ local function expected_ms(s)
   return most > 0 and math.min(most, expected) or expected
 end
 
--- Returns how many further trials fit a sweep's budget on workers like the last that claimed from it, and the
+-- Returns how many further trials fit a sweep's budget on workers like the last that asked for one, and the
 -- key that bounds them. N further ones fit if
 --   spent + elapsed of the running ones + (running + N) * expected <= budget, in GPU time.
 -- So a running one may take an expected trial longer than it has: those that take long are the ones that still run.
