@@ -285,12 +285,14 @@ class Space:
 def _compute(expression: Expression, values: Params, *place: str | int) -> Any:
     """Compute an expression, None if parameters are absent; reject the set if it has no value."""
     found = expression.of(values.get)
-    names = [one.text for one in expression.names if not one.may_be_text]
-    if found is None and all(name in values for name in names):
-        some = ", ".join(f"{name}={values[name]}" for name in dict.fromkeys(names))
-        reason = f"no value with {some} (a division by zero, or a number above 2^53)"
-        raise Rejected(*place, reason=reason)
-    return found
+    if found is not None:
+        return found
+    names = dict.fromkeys(one.text for one in expression.names if not one.may_be_text)
+    if not all(name in values for name in names):
+        return None
+    some = ", ".join(f"{name}={values[name]}" for name in names)
+    reason = f"no value with {some} (a division by zero, or a number above 2^53)"
+    raise Rejected(*place, reason=reason)
 
 
 def allows(leaf: Distribution, value: Json, is_grid: bool = False) -> bool:

@@ -170,8 +170,9 @@ local function keep_usage(t, text)
 end
 
 -- Moves the points of a trial that ends from their streams into its record, behind those that an ended
--- attempt has left there. `last`: step, metric and value of each point that no stream has, in an attempt that began anew; `names`: the metrics with streams, if the caller
--- knows them ({} only for an attempt that began anew and has sent no point).
+-- attempt has left there. `last`: step, metric and value of each point that no stream has, in an attempt
+-- that began anew; `names`: the metrics with streams, if the caller knows them ({} only for an attempt that
+-- began anew and has sent no point).
 local function pack_points(t, last, names)
   local record, order, rows_of, gone = trial_key(t.SID, t.N, 'points'), {}, {}, {}
   local function rows_named(name)
