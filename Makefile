@@ -160,6 +160,8 @@ SITER := .siter
 site: ## build the site of docs/ into site/; a missing page or heading is an error
 	@test -x $(SITER)/bin/python || $(PYTHON) -m venv $(SITER)
 	$(SITER)/bin/python -m pip --disable-pip-version-check install --quiet zensical==0.0.60
+	rm -rf $(SITER)/docs && cp -r docs $(SITER)/docs
+	cd $(SITER)/docs && rm -r results explanation/decisions errors.yaml *.py images/*.py
 	$(SITER)/bin/zensical build --clean --strict --config-file mkdocs.yml
 
 lint: $(DEV) ## run ruff and mypy

@@ -29,6 +29,7 @@ FOLDER = Path(__file__).parent / "reference"
 ERRORS = Path(__file__).with_name("errors.yaml")  # by heading and id: what, and why and do
 INDEX = Path(__file__).with_name("README.md")
 RAW = "https://raw.githubusercontent.com/hpq-project/hpq/main/"
+FORGE = "https://github.com/hpq-project/hpq/blob/main/docs/"  # of pages that the site leaves out
 COLUMNS = 100
 _COMMON = 3  # commands that share an option, from which on it is listed once
 
@@ -208,7 +209,7 @@ def llms() -> str:
         heading, _, text = part.partition("\n")
         lines = re.sub(r"\n +", " ", text).splitlines()  # an item may be wrapped
         links = [re.search(r"^(?:-|\d+\.) (\[.+?\]\()(.+)", line) for line in lines]
-        items = [f"- {one[1]}{RAW}docs/{one[2]}" for one in links if one]
+        items = [f"- {one[1]}{RAW}docs/{one[2].removeprefix(FORGE)}" for one in links if one]
         out.append(f"## {heading}\n\n" + "\n".join(items))
     return "\n\n".join(out) + "\n"
 
