@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install dev lock demo test test-all reference picture lowest cluster unit oracle libraries torchvision \
-  chaos lint audit format site bench bench-peers release-check image clean slurm
+  published chaos lint audit format site bench bench-peers release-check image clean slurm
 
 # $(call beside,FOLDER): add the libraries of .venv to the environment FOLDER, after its own.
 PURELIB = python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
@@ -145,6 +145,13 @@ $(TORCHVISION)/.installed: $(STAMP) requirements-torch.txt
 	$(call beside,$(TORCHVISION))
 	$(TORCHVISION)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+# The article's code, which is not hpq's to distribute.
+PUBLISHED := .published
+published: $(PUBLISHED) $(DEV) ## compare the trainer with the article's published code
+	$(BIN)/python -m pytest -q tests/e2e/training/test_published.py
+$(PUBLISHED):
+	git clone --quiet https://github.com/NVIDIA-developer-blog/kubernetes-hyperparam-exp $@
 
 chaos: $(DEV) ## run 2,000 trials under random faults, at most 25 minutes on two cores; then audit them
 	$(BIN)/python -m tests.chaos --trials 2000
