@@ -169,6 +169,8 @@ site: ## build the site of docs/ into site/; a missing page or heading is an err
 	$(SITER)/bin/python -m pip --disable-pip-version-check install --quiet zensical==0.0.60
 	rm -rf $(SITER)/docs && cp -r docs $(SITER)/docs
 	cd $(SITER)/docs && rm -r results explanation/decisions errors.yaml *.py images/*.py
+	{ printf -- '---\nsearch: {exclude: true}\n---\n'; cat docs/reference/errors.md; } \
+	  >$(SITER)/docs/reference/errors.md
 	$(SITER)/bin/zensical build --clean --strict --config-file mkdocs.yml
 
 lint: $(DEV) ## run ruff and mypy

@@ -26,7 +26,7 @@ from hpq_producer.commands.table import COMMANDS
 from hpq_producer.sweepfile import model
 
 FOLDER = Path(__file__).parent / "reference"
-ERRORS = Path(__file__).with_name("errors.yaml")  # by heading and id: what, and why and do
+ERRORS = Path(__file__).with_name("errors.yaml")  # texts by heading and id
 INDEX = Path(__file__).with_name("README.md")
 RAW = "https://raw.githubusercontent.com/hpq-project/hpq/main/"
 FORGE = "https://github.com/hpq-project/hpq/blob/main/docs/"  # of pages that the site leaves out
@@ -62,9 +62,9 @@ _ERRORS = """\
 `make reference` writes this page from `docs/errors.yaml`.
 
 Errors, warnings and the lines of `hpq doctor` end with an id: `hpq: no sweep begins with 'x'
-[sweep-not-found]`. The text of a message may change between versions, its id does not. With
-`-o json`, the id is `code`. Failures of trials have
-[kinds](../explanation/concepts.md#failure-kinds).
+[sweep-not-found]`. The message says what happened and which command helps; this page adds causes
+and further remedies. Messages may change between versions, ids do not. With `-o json`, the id is
+`code`. Failures of trials have [kinds](../explanation/concepts.md#failure-kinds).
 """
 _SETTINGS = """\
 # Settings
@@ -179,9 +179,8 @@ def errors() -> str:
     out = [_ERRORS]
     for heading, ids in yaml.safe_load(ERRORS.read_text("utf-8")).items():
         out.append(f"## {heading}\n")
-        for name, one in sorted(ids.items()):
-            more = [one["why"], "**Remedy:**", one["do"]] if "why" in one else ["All is well."]
-            out.append(f"### {name}\n\n{wrapped(' '.join([one['what'], *more]))}\n")
+        for name, text in sorted(ids.items()):
+            out.append(f"### {name}\n\n{wrapped(text)}\n")
     return "\n".join(out)
 
 

@@ -107,10 +107,9 @@ def test_the_generated_pages_are_current() -> None:
 
 def test_each_id_of_an_error_is_explained_once_in_words_of_its_own() -> None:
     text = generate.ERRORS.read_text("utf-8")
-    assert sorted(re.findall(r"^  ([a-z0-9-]+):$", text, re.M)) == sorted(get_args(Code))
+    assert sorted(re.findall(r"^  ([a-z0-9-]+): ", text, re.M)) == sorted(get_args(Code))
     explained = [one for ids in yaml.safe_load(text).values() for one in ids.values()]
-    assert all(one.keys() in ({"what", "why", "do"}, {"what"}) for one in explained)
-    assert len({one["what"] for one in explained}) == len(explained)
+    assert len(set(explained)) == len(explained) and all(explained)
 
 
 def rows_below(heading: str) -> list[list[str]]:
