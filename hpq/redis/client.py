@@ -200,8 +200,8 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
         return ServerTooOld(f"{where}: this Redis is too old; hpq needs 6.2 or newer")
     if isinstance(error, ResponseError) and (found := _REFUSES.search(str(error))):
         reason = _reason(error).partition(" script:")[0].rpartition(": ")[2]
-        code, line = _REFUSED[found[0]]
-        return OutOfReach(f"{where}: {line.format(reason)}", code=code)
+        meaning, code, line = _REFUSED[found[0]]
+        return meaning(f"{where}: {line.format(reason)}", code=code)
     if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
         error = AuthenticationError()
     if isinstance(error, NoPermissionError) and _WRITES.search(str(error)):
@@ -220,8 +220,17 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
     return OutOfReach(f"{where}: {_reason(error)}", code="redis-unreachable")
 
 
-_REFUSED: dict[str, tuple[Code, str]] = {
-    "MISCONF": ("redis-disk-full", "the server cannot write to its disk: {}; free space there"),
+_REFUSED: dict[str, tuple[type[HpqError], Code, str]] = {
+    "MISCONF": (
+        OutOfReach,
+        "redis-disk-full",
+        "the server cannot write to its disk: {}; free space there",
+    ),
+    "DB index is out of range": (
+        SettingsError,
+        "redis-url-invalid",
+        "the server has no database of this number; write database 0 in HPQ_REDIS_URL",
+    ),
 }
 _REFUSES = re.compile("|".join(_REFUSED))
 _WRITES = re.compile(r"'(evalsha|script)\b")  # every change is a script

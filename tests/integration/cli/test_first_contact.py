@@ -128,6 +128,14 @@ def test_a_wrong_password_has_one_exit_code(hpq: Hpq, redis: Redis, redis_url: s
         redis.config_set("requirepass", "")
 
 
+def test_a_database_that_the_server_lacks_is_a_wrong_setting(hpq: Hpq, redis_url: str) -> None:
+    url = f"{redis_url}?db=99"
+    for command in ("ls", f"enqueue {DIGITS}"):
+        done = hpq(*command.split(), HPQ_REDIS_URL=url)
+        refused(done, "redis-url-invalid", "database 0", exit=2)
+    assert "database 0" in hpq("doctor", HPQ_REDIS_URL=url).stdout
+
+
 def test_doctor_says_which_gpus_there_are(hpq: Hpq, redis: Redis) -> None:
     assert "GPU" in hpq("doctor").stdout
 
