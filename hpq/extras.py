@@ -20,7 +20,12 @@ def library(name: str, what: str, install: str = "pandas plotly jinja2") -> Any:
         return import_module(name)
     except ModuleNotFoundError as error:
         lacking = (error.name or name).partition(".")[0]
-        own = sys.executable  # in an environment that uv made, there is no pip
-        pip = f"{own} -m pip install" if find_spec("pip") else f"uv pip install --python {own}"
-        text = f"{what} needs {lacking}, which is missing here; run: {pip} {install}"
+        text = f"{what} needs {lacking}, which is missing here; run: {install_command(install)}"
         raise UserError(text, code="extra-missing") from None
+
+
+def install_command(packages: str) -> str:
+    """Return the command that installs packages into this Python's environment."""
+    own = sys.executable  # in an environment that uv made, there is no pip
+    pip = f"{own} -m pip install" if find_spec("pip") else f"uv pip install --python {own}"
+    return f"{pip} {packages}"

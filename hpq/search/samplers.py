@@ -19,6 +19,7 @@ from typing import Final
 
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Impute, ObjectiveValue
+from hpq.extras import install_command
 from hpq.search.grid import Lattice
 from hpq.search.space import NothingLeft, Space
 
@@ -104,7 +105,7 @@ def unaided(sampler: Sampler, has_module: Callable[[str], bool]) -> str | None:
 
 
 def _install(absent: Sequence[str]) -> str:
-    return f"{', '.join(absent)}: pip install {' '.join(absent)}"
+    return f"{', '.join(absent)}; run: {install_command(' '.join(absent))}"
 
 
 LIMIT = 100_000  # sets of a sweep, unless --force

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("optuna")
 
 from hpq.domain.identity import ParameterSet
+from hpq.extras import install_command
 from hpq.search import conditions, samplers
 from hpq.search.distributions import Categorical, IntUniform, LogUniform, Uniform
 from hpq.search.samplers import Sampler, Search, missing, unaided
@@ -309,7 +310,7 @@ def test_what_a_sampler_lacks_is_one_line() -> None:
 
 def test_what_the_default_would_do_better_with_is_one_line() -> None:
     assert missing(Sampler.AUTO, lambda name: name == "optuna") is None
-    line = "sampler auto is tpe alone without torch: pip install torch"
+    line = f"sampler auto is tpe alone without torch; run: {install_command('torch')}"
     assert unaided(Sampler.AUTO, lambda name: name != "torch") == line
     assert unaided(Sampler.AUTO, lambda _: True) is None
     assert unaided(Sampler.AUTO, lambda _: False) is None  # `missing` says it
