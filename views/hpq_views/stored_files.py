@@ -102,7 +102,7 @@ def why_no_files(trial: TrialView, in_cluster: bool) -> str:
         return "the sweep's `keep` rule deleted them; `hpq show SWEEP` prints the rule"
     lines = "its worker had no HPQ_STORE or could not copy them; `hpq logs` prints their folder"
     gives = f"; pods need a store: {POD_STORE}" if in_cluster else ""
-    return f"the trial saved none, or {lines}{gives}"
+    return f"the trial wrote none to the directory in HPQ_OUT, or {lines}{gives}"
 
 
 def shared_file(sweep: SweepView, name: str | None) -> str:

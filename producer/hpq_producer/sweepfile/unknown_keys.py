@@ -26,8 +26,8 @@ _NOT_SUPPORTED: dict[str, tuple[Code, str]] = {
 _IN_OTHER_WORDS: dict[str, tuple[Code, str]] = {
     word: ("unknown-key", f"unknown key; {way}")
     for words, way in {
-        "gpus gpu num_gpus": "the worker decides: HPQ_GPUS_PER_TRIAL=N hpq worker",
-        "workers num_workers": "the worker decides: hpq worker --workers N",
+        "gpus gpu num_gpus": "the worker decides: hpq run or hpq worker with --gpus N",
+        "workers num_workers": "the worker decides: hpq run or hpq worker with --workers N",
         "env environment": "trials have the worker's variables; write pass_env: [NAME] for pods",
         "time_limit max_time": "write timeout: 2h",
         "pruner early_stopping": "write early_terminate: {type: hyperband, min_iter: 3}",

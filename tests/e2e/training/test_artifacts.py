@@ -272,7 +272,7 @@ def test_without_a_store_nothing_is_kept_and_that_is_said(lab) -> None:
     lab.wait_over(sid)
     assert lab.trial(sid).state is TrialState.FINISHED and lab.trial(sid).artifacts is None
     none = lab.hpq("get", sid, "model.txt")
-    refused(none, "no-files", "HPQ_STORE", exit=4)
+    refused(none, "no-files", "HPQ_OUT", "HPQ_STORE", exit=4)
     (out,) = lab.home.glob("work/*/out")
     assert "HPQ_STORE" in lab.printed(sid) and str(out) in lab.printed(sid)
     assert (out / "model.txt").read_text() == "model 1"

@@ -295,7 +295,7 @@ def test_a_sweep_without_results_has_tables_without_rows_of_results(
     sweep_of: MakeSweep, store: TrialStore, take: Take
 ) -> None:
     sweep = hpq.Sweep(sweep_of(2).id)
-    with raises("no-result", "1 running") as caught:
+    with raises("no-result", "1 running; wait for one: hpq watch") as caught:
         claimed(take)
         sweep.best()
     assert isinstance(caught.value, HpqError)

@@ -57,7 +57,7 @@ def test_a_misspelled_key_is_not_missing_as_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "way"),
     [
-        ("gpus", "HPQ_GPUS_PER_TRIAL"), ("env", "pass_env"), ("time_limit", "timeout"),
+        ("gpus", "--gpus"), ("env", "pass_env"), ("time_limit", "timeout"),
         ("pruner", "early_terminate"), ("count", "run_cap"), ("runcap", "run_cap"),
         ("metod", "method"), ("job", "not supported"),
     ],

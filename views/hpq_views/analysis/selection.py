@@ -336,7 +336,10 @@ def _why_none(reader: StoreReader, sweep: SweepView) -> str:
     last = (trial.failure for trial in reader.status(sweep.id, rows=0).recent)
     why = next((f"; {f.message}" for f in last if f and f.kind is FailureKind.UNREPORTED), "")
     known = [f"{n:,} {state}" for state in TrialState if (n := counts.of(state))]
-    return f"no trial of {sweep.id} has a result: {', '.join(known) or 'none was chosen yet'}{why}"
+    text = f"no trial of {sweep.id} has a result: {', '.join(known) or 'none was chosen yet'}{why}"
+    if sweep.state.is_over:
+        return text
+    return f"{text}; wait for one: hpq watch {sweep.id}; other sweeps: hpq ls"
 
 
 def field_of(sweep: SweepView, trial: TrialView, name: str) -> Json:
