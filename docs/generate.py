@@ -51,7 +51,7 @@ _MEANINGS = {
     ExitCode.USER: "a file, an option or a setting is wrong",
     ExitCode.OUT_OF_REACH: "Redis or the cluster does not answer, or a value is unreadable",
     ExitCode.UNKNOWN: "no such sweep, trial or worker, or no permission",
-    ExitCode.HELD: "the sweep is held, or no worker can run it",
+    ExitCode.HELD: "the sweep is held, no worker can run it, or the timeout of `hpq wait` passed",
     ExitCode.OVER_BUDGET: "the sweep is held by its budget",
     ExitCode.TIME_UP: "the time of a worker's allocation is up, and trials are left",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",

@@ -39,7 +39,7 @@ _EXIT_CODES = {
     ExitCode.USER: "wrong file, option or setting",
     ExitCode.OUT_OF_REACH: "no answer from Redis or the cluster",
     ExitCode.UNKNOWN: "not found, or permission denied",
-    ExitCode.HELD: "sweep held after failures, or no worker for it",
+    ExitCode.HELD: "sweep held after failures, no worker for it, or a wait's timeout passed",
     ExitCode.OVER_BUDGET: "sweep held by its budget",
     ExitCode.TIME_UP: "a worker's time is up, and trials are left",
 }

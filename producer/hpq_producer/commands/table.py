@@ -26,6 +26,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "hpq_producer.commands.make_sweep.try_trial:try_trial",
             "Run one trial in this terminal; store nothing",
         ),
+    },
+    "Machines": {
         "worker": (
             "hpq_producer.commands.machines.worker",
             "Start workers, which claim trials and train",
@@ -42,6 +44,18 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "hpq_producer.commands.machines.join:leave",
             "Leave the server; stop the workers of this machine",
         ),
+        "slurm": (
+            "hpq_producer.commands.machines.slurm",
+            "Print a job script of workers for Slurm",
+        ),
+        "connect": (
+            "hpq_producer.commands.machines.connect",
+            "Connect this machine to a cluster's Redis",
+        ),
+        "data": (
+            "hpq_producer.commands.admin.data",
+            "Download CIFAR10 or MNIST for the built-in trainers",
+        ),
     },
     "Look": {
         "watch": ("hpq_producer.commands.inspect.watch", "Show a sweep live"),
@@ -56,7 +70,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "hpq_producer.commands.inspect.diff",
             "Compare two sweeps, two trials, or one with your files",
         ),
-        "best": ("hpq_producer.commands.inspect.best", "Print the parameters of the best trial"),
+        "best": (
+            "hpq_producer.commands.inspect.best",
+            "Print the best parameters; --confirm trains them again",
+        ),
         "get": ("hpq_producer.commands.inspect.get", "Download a trial's file"),
         "dashboard": (
             "hpq_producer.commands.inspect.dashboard",
@@ -76,6 +93,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "workers": ("hpq_producer.commands.inspect.workers", "List live workers"),
         "wait": ("hpq_producer.commands.inspect.wait", "Wait until a sweep ends"),
+        "doctor": (
+            "hpq_producer.commands.admin.doctor",
+            "Check the server, the workers and the data",
+        ),
         "mcp": (
             "hpq_producer.commands.mcp.serve",
             "Serve the sweeps to an agent (Model Context Protocol)",
@@ -98,47 +119,29 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "hpq_producer.commands.change.set_limits:set_limits",
             "Change a sweep's limits, tags and note",
         ),
+        "archive": (
+            "hpq_producer.commands.admin.archive",
+            "Write a sweep to one file, or restore it",
+        ),
         "rm": ("hpq_producer.commands.change.rm", "Delete a sweep with all its results"),
     },
-    "Cluster": {
+    "Operate a shared server": {
+        "manifests": ("hpq_producer.commands.machines.manifests", "Print the Kubernetes manifests"),
         "drain": (
             "hpq_producer.commands.machines.drain",
             "Let workers finish their trials and claim no more",
-        ),
-        "connect": (
-            "hpq_producer.commands.machines.connect",
-            "Connect this machine to a cluster's Redis",
-        ),
-        "manifests": ("hpq_producer.commands.machines.manifests", "Print the Kubernetes manifests"),
-        "slurm": (
-            "hpq_producer.commands.machines.slurm",
-            "Print a job script of workers for Slurm",
-        ),
-    },
-    "Maintenance": {
-        "data": (
-            "hpq_producer.commands.admin.data",
-            "Download CIFAR10 or MNIST for the built-in trainers",
-        ),
-        "doctor": (
-            "hpq_producer.commands.admin.doctor",
-            "Check the server, the workers and the data",
         ),
         "user": (
             "hpq_producer.commands.admin.user",
             "List the owners of sweeps with their limits, or set limits",
         ),
-        "audit": (
-            "hpq_producer.commands.admin.audit",
-            "Verify from its events that a sweep lost no trial",
-        ),
         "redis-acl": (
             "hpq_producer.commands.admin.redis_acl",
             "Print ACL users for producers, workers, viewers and autoscalers",
         ),
-        "archive": (
-            "hpq_producer.commands.admin.archive",
-            "Write a sweep to one file, or restore it",
+        "audit": (
+            "hpq_producer.commands.admin.audit",
+            "Verify from its events that a sweep lost no trial",
         ),
     },
 }

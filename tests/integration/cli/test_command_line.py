@@ -19,7 +19,7 @@ from hpq.domain.sweep import SweepView
 from hpq.errors import UserError
 from hpq.settings import ABOUT
 from hpq_producer.cli import Lazy
-from hpq_producer.commands.table import ALIASES, WHERE
+from hpq_producer.commands.table import ALIASES, COMMANDS, WHERE
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import Desk
 from tests.support.ids import ids, refused
@@ -113,6 +113,11 @@ def test_help_has_three_spellings_and_hpq_has_a_version(hpq: Hpq) -> None:
     assert hpq("help").stdout == hpq("-h").stdout == hpq("--help").stdout
     assert hpq("help", "help").stdout == hpq("help").stdout
     assert hpq("--version").stdout.startswith("hpq ")
+
+
+def test_the_commands_of_an_operator_stand_apart_and_last() -> None:
+    last = list(COMMANDS)[-1]
+    assert {"manifests", "drain", "user", "redis-acl", "audit"} == COMMANDS[last].keys()
 
 
 def test_data_is_json_yaml_or_csv(hpq: Hpq, sweep_of: Callable[..., SweepView]) -> None:
