@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# What hpq reads while a trial runs, docs/guides/telemetry.md says how. NAME is the maximum and
+# What hpq reads while a trial runs, docs/guides/monitoring.md says how. NAME is the maximum and
 # NAME.mean the mean. Redis keeps them by place: new names go to the end.
 READINGS = ("rss_gb", "cpu", "gpu.util", "gpu.memory_gb", "gpu.power_w")
 USAGE = (*(name + end for name in READINGS for end in ("", ".mean")), "gpu.size_gb")

@@ -286,7 +286,7 @@ _REMEDIES = {
     "password": "correct HPQ_REDIS_URL or HPQ_REDIS_PASSWORD_FILE",
     "away": "start it or correct HPQ_REDIS_URL",
 }
-# As the manifests name these; docs/guides/kubernetes-maintenance.md recreates Secrets.
+# As the manifests name these; docs/guides/kubernetes.md recreates Secrets.
 _IN_POD = {
     "password": "Secrets hpq-redis-worker and hpq-redis-users differ, or Redis has not read them;"
     " run kubectl rollout restart statefulset/hpq-redis, else recreate all Secrets",

@@ -58,7 +58,7 @@ def test_a_prune_deletes_what_the_file_no_longer_has_and_nothing_else(
     installed: Namespace,
 ) -> None:
     """As the page about GitOps has it; Argo CD and Flux delete the same."""
-    page = (ROOT / "docs" / "guides" / "gitops.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "kubernetes.md").read_text("utf-8")
     (command,) = re.findall(r"kubectl -n research apply (--prune .*?) -f -", page, re.DOTALL)
     more = "egress: true\nqueues: {default: {gpus: 0}, big: {gpus: 0}}"
     installed.apply(installed.manifests(*WORDS, keys=more))

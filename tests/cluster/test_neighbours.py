@@ -118,7 +118,7 @@ def test_an_operator_of_hpq_changes_nothing_of_the_other_application(team: Names
 
 def restored(team: Namespace) -> str:
     """Restore the newest backup by the commands of the page; return the last one's output."""
-    page = (ROOT / "docs" / "guides" / "kubernetes-maintenance.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "kubernetes.md").read_text("utf-8")
     text = next(
         block for block in re.findall(r"(?ms)^```text\n(.*?)^```$", page) if "restore.rdb" in block
     )
@@ -163,7 +163,7 @@ def test_all_returns_from_a_backup_after_the_volume_of_redis_is_lost(
 
 
 def test_the_commands_of_the_page_remove_hpq_and_nothing_else(team: Namespace) -> None:
-    page = (ROOT / "docs" / "guides" / "kubernetes-maintenance.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "kubernetes.md").read_text("utf-8")
     (row,) = (line for line in page.splitlines() if line.startswith("| remove everything |"))
     removes = re.findall(r"`kubectl -n hpq (delete [^`]*)`", row)
     assert len(removes) == 2

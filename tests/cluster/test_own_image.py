@@ -1,4 +1,4 @@
-"""The recipe of docs/guides/images.md: hpq in somebody's own image, whose torch stays as it was."""
+"""The recipe of docs/guides/kubernetes.md: hpq in your own image, whose torch stays as it was."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASKED = "hpq --version && hpq worker; python -c 'import torch; print(torch.__ver
 
 def recipe() -> str:
     """The lines that the page adds below its FROM."""
-    page = (ROOT / "docs" / "guides" / "images.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "kubernetes.md").read_text("utf-8")
     found = re.search(r"FROM registry.example/ours:cuda12\n(.*?)```", page, re.DOTALL)
     assert found
     return found[1]

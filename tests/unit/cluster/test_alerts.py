@@ -108,7 +108,7 @@ def test_the_page_has_prometheus_names_types_and_few_labels(families: dict[str, 
 
 
 def test_every_metric_has_its_line_in_the_reference(families: dict[str, Any]) -> None:
-    text = (ROOT / "docs/reference/metrics.md").read_text("utf-8")
+    text = (ROOT / "docs/guides/monitoring.md").read_text("utf-8")
     lines = set(re.findall(r"^\| `(hpq_[a-z_]+)", text, re.MULTILINE))
     names = {f.name + "_total" * (f.type == "counter") for f in families.values()}
     assert lines == {name for name in names if not name.endswith("_created")}

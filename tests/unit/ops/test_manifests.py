@@ -300,7 +300,7 @@ def test_what_a_component_adds_goes_by_the_labels_and_kinds_that_the_page_names(
     def objects(text: str) -> dict[tuple[str, str], Yaml]:
         return {key: o for key, o in by_name(rendered(text)).items() if key[0] != "ConfigMap"}
 
-    page = (ROOT / "docs" / "guides" / "kubernetes-maintenance.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "kubernetes.md").read_text("utf-8")
     deletes = re.findall(r"delete ([a-z,]+) -l ((?:hpq|app)[^ `]*)=([a-z-]+)`", page)
     kinds = {(label, value): kind.split(",") for kind, label, value in deletes}
     plain, every, queues = objects("{}"), objects(EVERY), objects(f"{TWO_QUEUES}\n{EVERY}")
@@ -353,7 +353,7 @@ def test_no_pod_but_a_workers_gets_a_password_that_may_write() -> None:
 
 
 def test_new_passwords_reach_all_that_reads_them_by_the_label_that_the_page_names() -> None:
-    page = (ROOT / "docs" / "guides" / "kubernetes-maintenance.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "kubernetes.md").read_text("utf-8")
     label = "app.kubernetes.io/part-of=hpq"
     assert "kubectl replace --force -f -" in page
     assert f"rollout restart statefulset,deployment -l {label}" in page

@@ -22,7 +22,7 @@ from tests.support.sweep_files import spec_of, whole
 PAGE = (ROOT / "docs" / "reference" / "sweep-file.md").read_text("utf-8")
 YAML = re.compile(r"^```yaml( refused)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = YAML.findall(PAGE)
-GUIDES = YAML.findall((ROOT / "docs" / "guides" / "budgets.md").read_text("utf-8"))
+GUIDES = YAML.findall((ROOT / "docs" / "guides" / "change-a-sweep.md").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("block", [text for kind, text in [*BLOCKS, *GUIDES] if not kind])
