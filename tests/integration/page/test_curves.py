@@ -91,7 +91,7 @@ class Panel:
 
     @property
     def note(self) -> str:
-        return str(self.figure.locator("figcaption").inner_text())
+        return str(self.figure.locator(".lines > p").inner_text())
 
 
 def hash_of(shown: Tab) -> str:
@@ -204,6 +204,18 @@ def test_replicates_are_a_group_by_default(show) -> None:
     assert "2 groups of 6 trials" in shown.text("#curves-n")
 
 
+def test_a_group_of_replicates_has_the_name_of_its_parameters(show) -> None:
+    sets: list[Params] = [{"lr": lr, "epochs": 9} for lr in (0.1, 0.1, 0.2, 0.2)]
+    data = sweep(sets=sets)
+    shown = show(
+        replace(data, status=replace(data.status, sweep=replace(data.sweep, replicates=2)))
+    )
+    legend = shown.text("#curves-legend").split("■")[1:]
+    assert [text.strip() for text in legend] == ["lr=0.2 (2)", "lr=0.1 (2)"]
+    ranks = shown.page.locator("#table tbody tr td:nth-child(3)").all_inner_texts()
+    assert ranks == ["1", "2"] and "rank 1 of 2" not in shown.text("#table")
+
+
 def test_an_axis_is_switched_to_logarithmic_and_says_so(show) -> None:
     shown = show(sweep(value=lambda n, step: 10.0 ** (-n)))
     panel = Panel(shown)
@@ -216,7 +228,7 @@ def test_an_axis_is_switched_to_logarithmic_and_says_so(show) -> None:
     assert "logarithmic" not in plot.get_attribute("aria-label")
     assert panel.read(0.5)[1] == middle
     panel.drag((0.0, 0.95), (1.0, 1.0))
-    assert panel.note and shown.messages == []
+    assert shown.messages == []
 
 
 def test_the_axis_fits_what_is_drawn_and_says_what_lies_beyond(show) -> None:
@@ -224,10 +236,37 @@ def test_the_axis_fits_what_is_drawn_and_says_what_lies_beyond(show) -> None:
         return 1e6 if n == 6 and step == 7 else level(n, step)
 
     shown = show(sweep(value=value))
-    assert "1 value beyond the axis" in Panel(shown).note
+    assert "1 value above 0.65, up to 1e6, not drawn" in Panel(shown).note
     shown.page.select_option("#curves-x", "step")
+    panel = Panel(shown)
+    panel.mouse.dblclick(*panel.place(0.5, 0.5))
+    highest = "document.querySelector('[data-panel] .lines').chart.ranges.y[1]"
+    assert shown.page.evaluate(highest) > 1e6 and not panel.note, "as the note says"
+    again = show(sweep(value=value), at=shown.page.evaluate("location.hash"))
+    assert again.page.evaluate(highest) > 1e6
+    panel.mouse.dblclick(*panel.place(0.5, 0.5))
+    assert shown.page.evaluate(highest) < 1 and "not drawn" in panel.note
+    shown = show(sweep(value=lambda n, step: n - 1.0, metric="val/loss"))
+    Panel(shown, "val/loss").figure.get_by_text("log", exact=True).click()
+    assert "20 values of 0 or below" in Panel(shown, "val/loss").note
     shown = show(sweep(value=lambda n, step: math.nan if n == 2 and step == 4 else 1.0))
     assert "1 with NaN, drawn as a gap" in Panel(shown).note and shown.messages == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda n, step: 2.3 * math.exp(-step / 3) + 0.01 * n,
+        lambda n, step: 10.0 if step == 1 else 0.5 + n / 1000 + step / 1e6,
+        lambda n, step: 100.0 / step**2,
+    ],
+)
+def test_a_curve_that_falls_or_rises_is_drawn_from_its_first_value(show, value) -> None:
+    shown = show(sweep(value=value, steps=200))
+    assert Panel(shown).note == ""
+    low, high = shown.page.evaluate("document.querySelector('[data-panel] .lines').chart.ranges.y")
+    values = [value(n, step) for n in range(1, 7) for step in range(1, 201)]
+    assert low < min(values) and max(values) < high
 
 
 def test_a_long_curve_is_thinned_and_says_so(show) -> None:

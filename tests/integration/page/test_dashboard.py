@@ -131,7 +131,7 @@ def test_the_front_moves_on_the_open_page_and_a_trial_says_what_dominates_it(
 ) -> None:
     metrics = (Metric(name="acc", goal=Goal.MAXIMIZE), Metric(name="ms"))
     limit = Constraint.parse("ms <= 30")
-    sid = sweep_of(3, metric=metrics[0], objectives=metrics, constraints=(limit,)).id
+    sid = sweep_of(4, metric=metrics[0], objectives=metrics, constraints=(limit,)).id
 
     def run(acc: float, ms: float) -> None:
         claim, values = take(), {"acc": acc, "ms": ms}
@@ -155,6 +155,9 @@ def test_the_front_moves_on_the_open_page_and_a_trial_says_what_dominates_it(
     shown.until("document.querySelector('#front-plot').data[0].x.length === 1")
     trial.until("document.querySelector('h1').textContent.includes('dominated by #3')")
     assert "#3, dominates it" in trial.text(".compared >> nth=0")
+    run(0.7, 8)
+    cell = "document.querySelector(`#table tbody tr[data-n='1']`).textContent"
+    shown.until(f"{cell}.includes('dominated by #4')")  # though nothing of trial 1 changed
     assert shown.messages == [] == trial.messages
 
 
@@ -228,6 +231,39 @@ def test_the_page_of_a_running_trial_follows_it(
     assert shown.messages == []
 
 
+def test_a_link_to_a_trials_page_has_its_zoom_and_its_scales(
+    serve, sweep_of, begin, tab: Callable[..., Tab]
+) -> None:
+    sweep: SweepView = sweep_of(2)
+    begin(*(float(k) for k in range(1, 12)))
+    served = serve()
+    shown = served.show(tab(), f"/sweep/{sweep.id}/1")
+    shown.until("document.querySelector('#panels canvas') !== null")
+    shown.page.locator("#panels .u-over").scroll_into_view_if_needed()
+    box = shown.page.locator("#panels .u-over").bounding_box()
+    assert box
+    middle = box["y"] + box["height"] / 2
+    shown.page.mouse.move(box["x"] + box["width"] / 4, middle)
+    shown.page.mouse.down()
+    shown.page.mouse.move(box["x"] + 3 * box["width"] / 4, middle, steps=3)
+    shown.page.mouse.up()
+    shown.page.click("#panels figcaption button")
+    drawn = "(({ ranges, shown }) => [ranges.x, ranges.y, shown.y.log])"
+    chart = "[...document.querySelectorAll('#panels .lines')].find(one => one.chart).chart"
+    found = shown.page.evaluate(f"{drawn}({chart})")
+    assert found[0] == pytest.approx([2.75, 8.25], abs=0.1) and found[2] is True
+    link = shown.page.evaluate("location.pathname + location.hash")
+    again = served.show(tab(), link)
+    again.until("document.querySelector('#panels canvas') !== null")
+    assert again.page.evaluate(f"{drawn}({chart})") == [
+        pytest.approx(found[0], rel=1e-5), pytest.approx(found[1]), True,
+    ]  # fmt: skip
+    again.page.mouse.dblclick(box["x"] + 9, middle)
+    again.page.click("#panels figcaption button")
+    assert again.page.evaluate(f"{drawn}({chart})")[0] == [0, 11]
+    assert shown.messages == again.messages == []
+
+
 def test_the_peak_of_a_short_curve_is_drawn(
     serve, sweep_of, begin, tab: Callable[..., Tab]
 ) -> None:
@@ -237,7 +273,7 @@ def test_the_peak_of_a_short_curve_is_drawn(
     shown.until("document.querySelector('#panels canvas') !== null")
     ends = "[...document.querySelectorAll('#panels *')].find(one => one.chart).chart.ranges.y"
     assert shown.page.evaluate(ends)[1] > 0.88
-    assert "beyond" not in shown.text("#panels")
+    assert "not drawn" not in shown.text("#panels")
 
 
 def test_curves_that_did_not_change_are_not_sent_with_the_log(

@@ -18,6 +18,7 @@ from hpq_views.text.text import duration, measure
 from tests.integration.page.conftest import Tab
 from tests.support.constants import DEVIATIONS
 from tests.support.made_sweeps import (
+    BEGIN_MS,
     RANGES,
     SETS_OF_ARTICLE,
     drawn_sets,
@@ -51,6 +52,19 @@ def is_clean(shown: Tab) -> bool:
     assert len([url for url in shown.requests if url.startswith("file://")]) == 1
     assert shown.count() < 5_000
     return True
+
+
+def best_of(shown: Tab, plot: str = "progress-plot") -> list[list[float]]:
+    """Return the points of the chart's line of the best value so far."""
+    line = f"document.querySelector('#{plot}').chart.shown.lines.find(line => line.isStep)"
+    return list(shown.page.evaluate(f"(({{ x, y }}) => x.map((v, k) => [v, y[k]]))({line})"))
+
+
+def dots_of(shown: Tab) -> dict[str, list[float]]:
+    """Return place and value of each result in the chart of the best value so far."""
+    lines = "document.querySelector('#progress-plot').chart.shown.lines"
+    dots = f"{lines}.filter((one) => one.width === 1 && one.name)"
+    return dict(shown.page.evaluate(f"{dots}.map(({{ name, x, y }}) => [name, [x[0], y[0]]])"))
 
 
 def test_the_first_screen_answers_both_questions(show: Open) -> None:
@@ -94,15 +108,14 @@ def test_a_brush_keeps_its_trials_in_every_block_below(show: Open) -> None:
     assert f"{kept} trials" in shown.text("#parallel-n") or f"{kept} of" in shown.text(
         "#parallel-n"
     )
-    for plot in ("history", "pair"):
-        points = f"document.querySelector('#{plot}-plot').data[1].x.length"
-        assert shown.page.evaluate(points) == kept
+    points = "document.querySelector('#pair-plot').data[1].x.length"
+    assert shown.page.evaluate(points) == kept == len(dots_of(shown))
     shown.page.click("#unbrush")
     first, second = (shown.page.input_value(f"#pair-{axis}") for axis in "xy")
     shown.page.select_option("#pair-y", first)
     titles = [shown.page.text_content(f"#pair .{axis}title") for axis in "xy"]
     assert titles == [second, first] and first != second
-    assert shown.page.evaluate(points) == 16
+    assert shown.page.evaluate(points) == 16 == len(dots_of(shown))
     assert shown.count("#table tbody tr") == 16 and is_clean(shown)
 
 
@@ -112,9 +125,10 @@ def test_a_selected_trial_is_marked_everywhere_and_stays_in_the_address(show: Op
     number = shown.page.get_attribute("#table tbody tr:nth-child(3)", "data-n")
     assert shown.page.evaluate("location.hash") == f"#cifar10-16-3f2a1/{number}"
     assert f"Trial #{number}" in shown.text("#trial")
-    for chart in ("sorted", "history"):
-        marked = f"document.querySelector('#{chart}-plot').data.at(-1).x.length"
-        assert shown.page.evaluate(marked) == 1, chart
+    marked = "document.querySelector('#sorted-plot').data.at(-1).x.length"
+    assert shown.page.evaluate(marked) == 1
+    ring = "(({ name, width }) => [name, width])(document.querySelector('#progress-plot').chart"
+    assert shown.page.evaluate(f"{ring}.shown.lines.at(-1))") == [f"#{number}", 7]
     assert shown.page.evaluate("document.querySelector('#timeline-plot').data.at(-1).x.length") == 2
     again = show(made(SETS_OF_ARTICLE), at=f"#cifar10-16-3f2a1/{number}")
     assert f"Trial #{number}" in again.text("#trial")
@@ -127,6 +141,41 @@ def test_a_click_on_a_point_selects_its_trial(show: Open) -> None:
     shown.page.locator("#sorted-plot .point").nth(2).click(force=True)
     assert shown.page.is_visible("#trial")
     assert "3 of 16" in shown.text("#trial")
+
+
+def test_the_best_so_far_follows_the_ends_of_the_trials(show: Open) -> None:
+    """The trials end in another order than that of their numbers, some in a tenth of a second."""
+    data = made(SETS_OF_ARTICLE[:5], states=[TrialState.FINISHED] * 5)
+    ends = {1: (0.9, 500), 2: (0.7, 130), 3: (0.6, 101), 4: (0.8, 120), 5: (0.75, 140)}
+    trials = [
+        replace(t, objective=ends[t.id.number][0], ended_ms=BEGIN_MS + ends[t.id.number][1])
+        for t in data.trials
+    ]
+    first = of_trials(trials, data.curves, sid="x-00000", metric="test/acc")
+    shown = show(first, made(SETS_OF_ARTICLE))
+    assert best_of(shown) == [[1, 0.6], [2, 0.8], [5, 0.9]] == best_of(shown, "overlay-best")
+    assert dots_of(shown) == {f"#{n}": [place, ends[n][0]] for place, n in
+                              enumerate((3, 4, 2, 5, 1), start=1)}  # fmt: skip
+    assert shown.text("#progress-n") == "2 improvements on the first result"
+    assert is_clean(shown)
+
+
+def test_the_two_names_of_a_chart_and_the_page_of_the_table_are_in_the_address(show: Open) -> None:
+    metrics = {name: Goal.MINIMIZE for name in ("a", "b", "c")}
+    data = made_front(60, metrics=metrics)
+    shown = show(data)
+    names = shown.page.locator("#pair-x option").all_inner_texts()
+    shown.page.select_option("#pair-x", names[3])
+    shown.page.select_option("#front-y", "c")
+    shown.page.click("[data-page='1']")
+    again = show(data, at=shown.page.evaluate("location.hash"))
+    for one in (shown, again):
+        menus = [
+            one.page.input_value(f"#{id}") for id in ("pair-x", "pair-y", "front-x", "front-y")
+        ]
+        assert menus == [names[3], names[1], "a", "c"]
+        assert "page 2 of" in one.text("#table-n")
+    assert is_clean(again)
 
 
 def test_the_table_sorts_by_each_column(show: Open) -> None:
@@ -299,7 +348,7 @@ def test_every_chart_says_what_lies_beyond_its_scale(show: Open) -> None:
     data = made(SETS_OF_ARTICLE)
     trials = [replace(t, objective=0.3) if t.id.number == 3 else t for t in data.trials]
     shown = show(of_trials(trials, data.curves, sid="x-00000", metric="test/acc"))
-    for block in ("sorted", "slices", "parallel", "history"):
+    for block in ("sorted", "slices", "parallel"):
         assert "1 beyond the scale at its edge (0.3)" in shown.text(f"#{block}-n"), block
     symbols = "document.querySelector('#sorted-plot').data[0].marker.symbol"
     assert shown.page.evaluate(symbols)[-2:] == ["circle", "triangle-down"]
@@ -369,7 +418,7 @@ def test_the_failures_say_what_their_trials_have_in_common(show: Open) -> None:
 
 def test_blocks_without_data_are_hidden(show: Open) -> None:
     shown = show(_without_metric())
-    for block in ("sorted", "slices", "curves", "history"):
+    for block in ("sorted", "slices", "curves", "progress"):
         assert not shown.page.is_visible(f"#{block}"), block
     assert "no results" in shown.text(".winner")
 
@@ -497,9 +546,8 @@ def test_the_front_is_a_line_and_a_trial_off_it_says_why(show: Open) -> None:
     assert line["line"]["shape"] == "hv" and len(line["x"]) == len(front.trials)
     assert shown.page.evaluate(SYMBOLS).count("circle-open") == front.infeasible
     assert not shown.page.is_visible("#sorted")
-    assert shown.text("#history h2").startswith("Hypervolume over trials")
-    shares = shown.page.evaluate("document.querySelector('#history-plot').data[0].y")
-    assert shares[-1] == pytest.approx(data.volumes[-1][1])
+    assert shown.text("#progress h2").startswith("Hypervolume over trials")
+    assert best_of(shown) == [[0, 0], *map(list, data.volumes)]
     rows = [shown.page.locator(f"#table tbody tr >> nth={k}") for k in (0, len(front.trials))]
     best = front.trials[0]
     assert rows[0].get_attribute("data-n") == str(best.id.number)
@@ -545,7 +593,7 @@ def test_a_front_of_five_thousand_is_a_page_of_few_nodes(show: Open) -> None:
 def test_a_sweep_without_any_feasible_trial_has_no_front(constraint: str, show: Open) -> None:
     shown = show(made_front(12, constraints=[constraint]))
     assert "0 of 0 results are on the front" in shown.text("h1")
-    assert "12 infeasible" in shown.text(".winner") and not shown.page.is_visible("#history")
+    assert "12 infeasible" in shown.text(".winner") and not shown.page.is_visible("#progress")
     assert ("reported nothing" in shown.text(".winner")) is ("nothing" in constraint)
     assert set(shown.page.evaluate(SYMBOLS)) == {"circle-open"} and is_clean(shown)
 
@@ -568,4 +616,4 @@ def test_sweeps_with_one_metric_and_with_two_share_a_page(show: Open) -> None:
     shown.page.click("nav a[href='#cifar10-16-3f2a1']")
     shown.until("document.querySelectorAll('#table tbody tr').length === 16")
     assert shown.page.is_visible("#sorted") and not shown.page.is_visible("#front")
-    assert shown.text("#history h2").startswith("Best so far") and is_clean(shown)
+    assert shown.text("#progress h2").startswith("Best so far") and is_clean(shown)

@@ -68,9 +68,9 @@ def test_an_expression_keeps_its_trials_as_the_terminal_does(
         want = " ".join(str(one["trial"]) for one in json.loads(found.stdout))
         shown.until(f"{NUMBERS} === '{want}'")
         assert shown.text("#table-n") == f"{len(want.split())} of 4"
-        assert shown.page.evaluate("document.querySelector('#history-plot').data[1].x.length") == (
-            len(want.split())
-        )
+        dots = "document.querySelector('#progress-plot').chart.shown.lines"
+        dots += ".filter((one) => one.width === 1).length"
+        shown.until(f"{dots} === {len(want.split())}")
     type_where(shown, "loss < 0.05 or loss > 0.35")
     shown.until(f"{NUMBERS} === '1'")
     run(0.95, 0.01)

@@ -13,7 +13,14 @@ import pytest
 from hpq.domain.constraint import Constraint
 from hpq.domain.sweep import Goal, Metric
 from hpq.domain.trial import TrialState, TrialView
-from hpq_views.analysis.pareto_front import Point, dominators, front_of, hypervolume, pareto
+from hpq_views.analysis.pareto_front import (
+    Point,
+    dominators,
+    front_of,
+    hypervolume,
+    pareto,
+    rivals,
+)
 from tests.support.views import sweep_view, trial_view
 
 SWEEP = sweep_view(objectives=(Metric(name="acc", goal=Goal.MAXIMIZE), Metric(name="ms")))
@@ -39,6 +46,22 @@ def test_the_front_is_what_comparing_every_pair_gives(metrics: int) -> None:
     for count in (0, 1, 2, 7, 40, 40, 40):
         points = _points(rng, metrics, count)
         assert pareto(points) == _brute_front(points)
+
+
+@pytest.mark.parametrize("limit", [(), (Constraint.parse("ms <= 0.6"),)])
+def test_the_rival_of_a_trial_is_the_first_of_the_front_that_dominates_it(limit) -> None:
+    sweep, rng = replace(SWEEP, constraints=limit), random.Random(5)
+    for count in (0, 1, 2, 60):
+        trials = [
+            _trial(n, rng.randrange(6) / 5, rng.randrange(6) / 5) for n in range(1, count + 1)
+        ]
+        front = front_of(sweep, trials)
+        wanted = {
+            trial.id.number: found[0].id.number
+            for trial in trials
+            if sweep.is_feasible(trial.metrics) and (found := dominators(sweep, front, trial))
+        }
+        assert rivals(sweep, front, trials) == wanted and (count < 60 or wanted)
 
 
 @pytest.mark.parametrize("metrics", [2, 3, 4])

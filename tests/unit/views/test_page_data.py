@@ -151,7 +151,7 @@ def test_every_metric_is_offered_as_it_was_logged_after_the_sweeps() -> None:
 def test_only_several_metrics_and_constraints_add_to_the_data() -> None:
     one, two = encode_sweep(made(SETS_OF_ARTICLE)), encode_sweep(made_front(12))
     assert two.keys() - one.keys() == {"objectives", "front", "rest", "volume"}
-    assert two["trials"].keys() - one["trials"].keys() == {"all"}
+    assert two["trials"].keys() - one["trials"].keys() == {"all", "by"}
     limited = encode_sweep(made_front(12, constraints=["peak_gb <= 8"]))
     assert limited["trials"].keys() - two["trials"].keys() == {"ok"}
     json.dumps(limited, allow_nan=False)
@@ -181,7 +181,7 @@ def test_a_patch_of_several_metrics_has_what_changed_and_what_met_the_front() ->
     gone = {*old.front.numbers} ^ {*new.front.numbers}
     assert len(gone) > 5
     before, after = encode_standing(old), encode_standing(new)
-    for name, moves in encode_moves(new, [7, *gone]).items():
+    for name, moves in encode_moves(new, encode_standing(new), [7, *gone]).items():
         assert {*moves["moved"]} == {7, *gone}
         rest = [n for n in before[name]["n"] if n not in moves["moved"]]
         for first, place in zip(moves["moved"], moves["to"], strict=True):
@@ -196,7 +196,7 @@ def test_a_patch_has_the_places_of_changed_settings_only() -> None:
     data = of_trials(trials, data.curves, sid="x-00000", metric="test/acc")
     data = replace(data, status=replace(data.status, sweep=replace(data.sweep, replicates=2)))
     (whole,) = encode_standing(data).values()
-    (moves,) = encode_moves(data, [2, 6]).values()
+    (moves,) = encode_moves(data, encode_standing(data), [2, 6]).values()
     assert moves["moved"] == [5, 1] and moves["to"] == [0, 2] and moves["of"] == 3
     assert moves["mean"] == [whole["mean"][0], whole["mean"][2]]
     rest = [n for n in whole["n"] if n not in moves["moved"]]

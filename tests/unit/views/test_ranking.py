@@ -8,7 +8,7 @@ import pytest
 
 from hpq.domain.sweep import Metric
 from hpq.domain.trial import Pruning, TrialState
-from hpq_views.analysis.rank_results import standings_of
+from hpq_views.analysis.rank_results import progress_of, standings_of
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.command_output.comparison import comparison_cells
 from hpq_views.command_output.results_table import result_row, show_ranking
@@ -30,6 +30,27 @@ TRIALS = [
     )
     for number, loss in enumerate(LOSSES, 1)
 ]
+
+
+@pytest.mark.parametrize(
+    ("replicates", "order", "best"),
+    [
+        (1, [4, 2, 3, 1], [(1, 0.8), (2, 0.2), (4, 0.2)]),
+        (2, [3, 1], [(1, 0.7), (2, pytest.approx(0.3))]),
+    ],
+)
+def test_the_best_so_far_follows_the_ends_of_settings_and_not_their_numbers(
+    replicates: int, order: list[int], best: list[tuple[int, float]]
+) -> None:
+    ends = {1: (0.4, 90), 2: (0.2, 50), 3: (0.6, 80), 4: (0.8, 10), 5: (0.1, 5)}
+    trials = [
+        replace(TRIALS[0], id=replace(TRIALS[0].id, number=n), objective=value, ended_ms=ended)
+        for n, (value, ended) in ends.items()
+    ]
+    trials[-1] = replace(trials[-1], state=TrialState.FAILED)
+    sweep = replace(SWEEP, replicates=replicates)
+    found = progress_of(standings_of(sweep, trials), trials)
+    assert (found.order, found.best) == (order, best)
 
 
 @pytest.mark.parametrize("columns", [30, 36, 44, 60, 80, 200])

@@ -11,8 +11,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
-from operator import le
+from itertools import accumulate, chain, groupby
+from operator import le, or_
 
 from hpq.domain.constraint import Constraint
 from hpq.domain.sweep import Goal, Metric, SweepView
@@ -169,6 +169,36 @@ def dominators(sweep: SweepView, front: Front, trial: TrialView) -> list[TrialVi
         return []
     pairs = ((point_of(sweep, other) or (math.inf,), other) for other in front.trials)
     return [other for its, other in pairs if its != point and all(map(le, its, point))]
+
+
+def rivals(sweep: SweepView, front: Front, trials: Iterable[TrialView]) -> dict[int, int]:
+    """Return the first member of the front that dominates each trial, both by number.
+
+    Trials of the front and infeasible ones have none. Replicates have that of their mean, and the
+    trials come in order of number.
+
+    For each metric, a bit for each member says which are at least as good as a value: 10,000 trials
+    beside a front of 675 take 0.3 s.
+    """
+    members = [point_of(sweep, one) or () for one in front.trials]
+    scales = list[tuple[list[float], list[int]]]()
+    for values in zip(*members, strict=True):
+        order = sorted(range(len(values)), key=values.__getitem__)
+        masks = [0, *accumulate((1 << i for i in order), or_)]
+        scales.append(([values[i] for i in order], masks))
+    numbers, found = front.numbers, dict[int, int]()
+    for trial in averaged(sweep, trials):
+        number, mine = trial.id.number, point_of(sweep, trial)
+        if mine is None or number in numbers or not sweep.is_feasible(trial.metrics):
+            continue
+        as_good = -1 if members else 0
+        for value, (ends, masks) in zip(mine, scales, strict=False):
+            as_good &= masks[bisect_right(ends, value)]
+        if as_good:
+            rival = front.trials[(as_good & -as_good).bit_length() - 1].id.number
+            of = trial.group.of if trial.group else 1
+            found.update(dict.fromkeys(range(number, number + of), rival))
+    return found
 
 
 def place_of(sweep: SweepView, front: Front, trial: TrialView) -> str:

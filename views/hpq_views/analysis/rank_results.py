@@ -81,6 +81,39 @@ class Standings:
         return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """The feasible settings in the order in which they ended, and the best value so far."""
+
+    order: Sequence[int]  # first trials
+    best: Sequence[tuple[int, float]]  # settings that had ended, and the best of them: when it
+    # improved, and at the last one
+
+
+def progress_of(standings: Standings, trials: Iterable[TrialView]) -> Progress:
+    """Return how the best value of ranked settings improved; a setting ends with its last trial."""
+    groups, sign = standings.groups, _sign_of(standings.sweep)
+    ended = dict[int, int]()
+    ranked = set(standings.order)
+    for trial in trials:
+        first = first_of_set(standings.sweep, trial.id.number)
+        if first in ranked and trial.state.is_complete:
+            ended[first] = max(trial.ended_ms, ended.get(first, 0))
+    order = sorted(ended, key=lambda first: (ended[first], first))
+    best = list[tuple[int, float]]()
+    for place, first in enumerate(order, start=1):
+        mean = groups[first].mean
+        if not best or sign * mean < sign * best[-1][1]:
+            best.append((place, mean))
+    if best and best[-1][0] < len(order):
+        best.append((len(order), best[-1][1]))
+    return Progress(order=order, best=best)
+
+
+def _sign_of(sweep: SweepView) -> int:
+    return -1 if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else 1
+
+
 def result_of(trial: TrialView) -> float | None:
     """Return the result that ranks a trial; None if it has none, or has not ended."""
     if not trial.state.is_complete or trial.objective is None or math.isnan(trial.objective):
@@ -117,7 +150,7 @@ def ranked(
     """Rank results by the number of their trial; settings with equal means by number."""
     groups = _grouped(sweep, feasible)
     rest = {first: g for first, g in _grouped(sweep, infeasible).items() if first not in groups}
-    sign = -1 if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else 1
+    sign = _sign_of(sweep)
     order = sorted(groups, key=lambda first: (sign * groups[first].mean, first))
     return Standings(sweep=sweep, order=order, infeasible=[*rest], groups=groups | rest)
 
@@ -143,7 +176,7 @@ def merge_ranked(
     sweeps: Sequence[SweepView], ranked: Iterable[Sequence[TrialView]]
 ) -> list[TrialView]:
     """Return the ranked trials of comparable sweeps in one ranking, each result once."""
-    sign = -1 if sweeps[0].metric and sweeps[0].metric.goal is Goal.MAXIMIZE else 1
+    sign = _sign_of(sweeps[0])
     return sorted(once(chain(*ranked)), key=lambda trial: sign * (trial.objective or 0))
 
 

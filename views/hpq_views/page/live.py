@@ -23,7 +23,9 @@ from hpq_views.page.sweep_data import (
     SweepData,
     encode_moves,
     encode_objectives,
+    encode_progress,
     encode_scale,
+    encode_standing,
     encode_trials,
 )
 from hpq_views.page.sweep_reads import read_changes, read_sweep
@@ -141,6 +143,8 @@ class LiveSweep(Polled):
             self._changed.update(dict.fromkeys(numbers, self._changed_ms))
             fronts = [set(one.front.numbers if one.front else ()) for one in (old, self.data)]
             self._moved.update(dict.fromkeys(fronts[0] ^ fronts[1], self._changed_ms))
+            rivals = self.data.rivals.items() ^ old.rivals.items()  # also of trials that stay
+            self._changed.update(dict.fromkeys(dict(rivals), self._changed_ms))
         began = not any(t.params for t in old.trials) and any(t.params for t in self.data.trials)
         varying = self.data.sweep.varying != old.sweep.varying
         if began or varying or self.data.is_log != old.is_log:  # the axes change
@@ -167,18 +171,20 @@ class LiveSweep(Polled):
     def _patch(self, trials: Sequence[TrialView], moved: Sequence[int]) -> dict[str, Any]:
         """Return trials with their curves, and the first screen."""
         data = self.data
+        changed = [*moved, *(t.id.number for t in trials)]
         curves = {t.id.number: data.curves.get(t.id.number, ()) for t in trials}
         return {
             "at": data.status.at_ms,
             "winner": data.winner.trial if data.winner else 0,
             "names": [clean(name) for name in data.names],
-            "standing": encode_moves(data, [*moved, *(t.id.number for t in trials)]),
+            "standing": encode_moves(data, encode_standing(data), changed),
+            "progress": encode_moves(data, encode_progress(data), changed),
             "scale": encode_scale(data),
             "objectives": encode_objectives(data),
             "metrics": data.metrics,
             "by": step_metrics(data.trials, data.metrics),
             "system": system_metrics(data.trials),
-            "trials": encode_trials(data.sweep, trials, data.names),
+            "trials": encode_trials(data.sweep, trials, data.names, data.rivals),
             "curves": pack_curves(curves, data.is_log, data.points, data.longest),
             "row": list(comparison_row(data).values()),
             "head": sweep_head(data, acts=self._acts),

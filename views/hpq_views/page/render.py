@@ -40,12 +40,12 @@ from hpq_views.why.waiting import explain_waiting
 
 _MOST_BARS, _MOST_PARAMS = 7, 12  # on the first screen
 _MOST_FILES = 500  # rows; `hpq get` lists all
-_CHARTS = ("lines", "parallel", "curves", "charts", "overlay", "table")
+_CHARTS = ("lines", "parallel", "curves", "charts", "progress", "overlay", "table")
 _SCRIPTS = {  # of each page; those of the dashboard load uPlot from its own address
     "report": ("uplot.min", "core", "address", *_CHARTS, "trial", "pages"),
     "sweep": ("core", "address", "live", "act", *_CHARTS),
-    "listing": ("core", "live"),
-    "trial": ("core", "live", "act", "lines", "trial"),
+    "listing": ("core", "address", "live"),
+    "trial": ("core", "address", "live", "act", "lines", "trial"),
 }
 _POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src {images};"

@@ -15,8 +15,8 @@ from hpq.domain.trial import Json, TrialState, TrialView
 from hpq.search.replicates import first_of_set
 from hpq_views.analysis.importance import Importance
 from hpq_views.analysis.output_records import finite
-from hpq_views.analysis.pareto_front import Front, front_of, metrics_of
-from hpq_views.analysis.rank_results import Standings, ranked, standings_of
+from hpq_views.analysis.pareto_front import Front, front_of, metrics_of, rivals
+from hpq_views.analysis.rank_results import Standings, progress_of, ranked, standings_of
 from hpq_views.analysis.selection import drawn_trials
 from hpq_views.analysis.space import are_numbers, is_log, space_of
 from hpq_views.analysis.summary import SweepSummary, summaries_of
@@ -30,6 +30,7 @@ from hpq_views.text.text import clean, value
 
 MOST_POINTS = 200_000  # of a file: of the sweep's metric, and of all others; 1 MB each
 _MEMBERS = 8  # of a front, on the first screen
+_WHOLE = ("of", "best")  # of an order, beside its columns
 _EXACT = 2**53  # JavaScript's integers; a larger one is sent as text
 _STATES = [state.value for state in TrialState]
 
@@ -104,6 +105,18 @@ class SweepData:
             return Standings(sweep=self.sweep, order=(), front=self.front)
         return standings_of(self.sweep, self.trials, self.unshown)
 
+    @cached_property
+    def by_metric(self) -> Mapping[str, Standings]:
+        """Where the settings stand by each metric, by its name; "" if the sweep has none."""
+        if self.sweep.objectives:
+            return {one.name: _by_metric(self, one) for one in self.sweep.objectives}
+        return {self.sweep.metric.name if self.sweep.metric else "": self.standings}
+
+    @cached_property
+    def rivals(self) -> Mapping[int, int]:
+        """The member of the front that dominates a trial, by the trial's number."""
+        return rivals(self.sweep, self.front, self.trials) if self.front else {}
+
     @property
     def drawn(self) -> Sequence[TrialView]:
         """The trials that charts of curves draw."""
@@ -155,8 +168,9 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "states": _STATES,
         "winner": data.winner.trial if data.winner else 0,
         "standing": encode_standing(data),
+        "progress": encode_progress(data),
         "axes": _axes(data),
-        "trials": encode_trials(sweep, data.trials, data.names),
+        "trials": encode_trials(sweep, data.trials, data.names, data.rivals),
         "curves": pack_curves(data.curves, data.is_log, data.points, data.longest),
         "metrics": data.metrics,
         "table": encode_table(sweep, data.trials, "", data.metrics) if data.more else None,
@@ -175,19 +189,31 @@ def encode_standing(data: SweepData) -> dict[str, Any]:
     `n` are the first trials of the settings, best first; after `of` feasible ones come those that
     meet no constraint. Replicates add columns: mean, standard deviation and number of results.
     """
-    sweep = data.sweep
-    if not sweep.objectives:
-        return {sweep.metric.name if sweep.metric else "": _order(data.standings)}
-    return {metric.name: _order(_by_metric(data, metric)) for metric in sweep.objectives}
+    return {name: _order(standings) for name, standings in data.by_metric.items()}
 
 
-def encode_moves(data: SweepData, changed: Iterable[int]) -> dict[str, Any]:
-    """Return the new places of the settings of these trials, from 0; -1 without a result.
+def encode_progress(data: SweepData) -> dict[str, Any]:
+    """Return how the best value improved, by each metric.
+
+    `n` are the first trials of the settings, in the order in which they ended. `best` has pairs:
+    how many had ended, and the best value of these.
+    """
+    found = {name: progress_of(one, data.trials) for name, one in data.by_metric.items()}
+    return {
+        name: {"n": one.order, "of": len(one.order), "best": one.best}
+        for name, one in found.items()
+    }
+
+
+def encode_moves(
+    data: SweepData, orders: Mapping[str, Mapping[str, Any]], changed: Iterable[int]
+) -> dict[str, Any]:
+    """Return the new places in `orders` of the settings of these trials, from 0; -1: it has none.
 
     They changed, or came to the front of several metrics or left it. The others keep their order.
     """
     firsts = sorted({first_of_set(data.sweep, number) for number in changed})
-    return {name: _moves(whole, firsts) for name, whole in encode_standing(data).items()}
+    return {name: _moves(whole, firsts) for name, whole in orders.items()}
 
 
 def _moves(whole: Mapping[str, Any], moved: Sequence[int]) -> dict[str, Any]:
@@ -196,10 +222,11 @@ def _moves(whole: Mapping[str, Any], moved: Sequence[int]) -> dict[str, Any]:
     columns = {
         column: [some[places[first]] if first in places else None for first in firsts]
         for column, some in whole.items()
-        if column not in ("n", "of")
+        if column not in ("n", *_WHOLE)
     }
     to = [places.get(first, -1) for first in firsts]
-    return {"moved": firsts, "to": to, "of": whole["of"], **columns}
+    same = {name: whole[name] for name in _WHOLE if name in whole}
+    return {"moved": firsts, "to": to, **same, **columns}
 
 
 def _by_metric(data: SweepData, metric: Metric) -> Standings:
@@ -265,7 +292,10 @@ def encode_scale(data: SweepData) -> list[float]:
 
 
 def encode_trials(
-    sweep: SweepView, trials: Sequence[TrialView], names: Sequence[str]
+    sweep: SweepView,
+    trials: Sequence[TrialView],
+    names: Sequence[str],
+    rivals: Mapping[int, int] = {},
 ) -> dict[str, Any]:
     """Return a list for each column; times in seconds since the sweep was created."""
     rows = [TrialRow(trial=trial, sweep=sweep) for trial in trials]
@@ -274,6 +304,7 @@ def encode_trials(
         "state": [_STATES.index(t.state.value) for t in trials],
         "y": [finite(row.newest_value) for row in rows],  # whole: ties change ranks
         **({"all": [_values(sweep, t) for t in trials]} if sweep.objectives else {}),
+        **({"by": [rivals.get(t.id.number) for t in trials]} if sweep.objectives else {}),
         **({"ok": [sweep.is_feasible(t.metrics) for t in trials]} if sweep.constraints else {}),
         **({"seed": [row.seed for row in rows]} if sweep.replicates > 1 else {}),
         "step": [t.step for t in trials],

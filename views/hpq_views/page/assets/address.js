@@ -4,12 +4,13 @@ const address = {
   // all sweeps of the page stays when a link names another one
   kept: [],
   write() {
-    const { d } = S,
+    const { d } = S, // a page of a list or of a trial has none
       trial = S.sel < 0 ? '' : `/${d.trials.n[S.sel]}`,
       words = new URLSearchParams();
     for (const { key, get } of address.kept) if (get()) words.set(key, get());
     const text = String(words);
-    history.replaceState(null, '', `#${d.id}${trial}${text && `?${text}`}`);
+    const hash = `${d ? d.id + trial : ''}${text && `?${text}`}`;
+    history.replaceState(null, '', hash ? `#${hash}` : location.pathname);
   },
   read() {
     // the sweep and the trial that it names; other blocks take what is theirs

@@ -1,4 +1,4 @@
-// Charts by plotly: results, slices, history, timeline.
+// Charts by plotly: results, slices, pairs, timeline.
 const heightOf = (i) => S.d.to(S.d.y[i]); // on the metric's axis
 const isBeyond = (i) => heightOf(i) < S.d.low || heightOf(i) > S.d.high;
 const symbol = (i) =>
@@ -101,20 +101,32 @@ const paramAxis = (one, isMissing, apart = 0, more = '') => {
   };
 };
 
+// The two names that a chart draws, by the menus in its title.
+const pairs = {
+  chosen: { front: null, pair: null },
+  shown: {},
+  menus: (id) => [`#${id}-x`, `#${id}-y`].map((menu) => $(menu)),
+  of(id, names) {
+    const isKnown = pairs.chosen[id]?.every((name) => names.includes(name)),
+      two = (pairs.shown[id] = isKnown ? pairs.chosen[id] : names.slice(0, 2));
+    pairs.menus(id).forEach((menu, k) => fillMenu(menu, names, two[k]));
+    return two;
+  },
+  choose(id, k, name) {
+    const two = [...pairs.shown[id]];
+    if (two[1 - k] === name) two[1 - k] = two[k]; // they change places
+    two[k] = name;
+    pairs.chosen[id] = two;
+  },
+};
+
 const charts = {
   front() {
     // two of several metrics; the line is the front of these two
     const d = S.d;
     if (!d.front) return null;
-    const names = d.measured.map((one) => one.name),
-      menus = ['#front-x', '#front-y'].map((menu) => $(menu)),
-      old = S.axesOfFront ?? [];
-    let [x, y] = menus.map((menu) => menu.value);
-    if (!names.includes(x) || !names.includes(y)) [x, y] = names;
-    if (x === y) [x, y] = x === old[0] ? [old[1], y] : [x, old[0]]; // they change places
-    S.axesOfFront = [x, y];
-    const [a, b] = [x, y].map((name, k) => {
-      fillMenu(menus[k], names, name);
+    const names = d.measured.map((one) => one.name);
+    const [a, b] = pairs.of('front', names).map((name) => {
       const one = d.measured[names.indexOf(name)],
         within = (v) => one.from(clamp(one.to(v), one.low, one.high));
       return {
@@ -126,7 +138,7 @@ const charts = {
         words: `${name}, ${one.max ? 'maximize' : 'minimize'}`,
       };
     });
-    menus[0].parentNode.hidden = names.length < 3;
+    $('#front-x').parentNode.hidden = names.length < 3;
     const done = d.order.filter(
         (i) =>
           (d.isFinished(i) || d.replicates > 1) && d.measured.every((one) => one.value(i) !== null),
@@ -308,12 +320,8 @@ const charts = {
       done = S.kept.filter(d.isRanked),
       names = axes.map((a) => a.name);
     if (axes.length < 2 || done.length < 3) return null;
-    let [x, y] = ['#pair-x', '#pair-y'].map((menu) => $(menu).value);
-    if (!names.includes(x) || !names.includes(y)) [x, y] = names;
-    if (x === y) [x, y] = x === S.pair[0] ? [S.pair[1], y] : [x, S.pair[0]]; // they change places
-    const [a, b] = (S.pair = [x, y]).map((name, k) => {
+    const [a, b] = pairs.of('pair', names).map((name, k) => {
       const one = axes.find((axis) => axis.name === name);
-      fillMenu($(['#pair-x', '#pair-y'][k]), names, name);
       return { ...one, ...placing(one, random(k + 11)) };
     });
     const wide = clamp(0.5 / Math.sqrt(done.length), 0.04, 0.12),
@@ -365,52 +373,6 @@ const charts = {
           b,
           points.some((p) => p[1] < 0),
         ),
-      }),
-    };
-  },
-  history() {
-    const d = S.d,
-      t = d.trials,
-      done = S.kept.filter(d.isRanked),
-      best = { x: [], y: [] };
-    heading('history', d.front ? 'Hypervolume over trials' : 'Best so far');
-    if (d.front) return hypervolume(d.volume);
-    if (!done.length) return null;
-    let top = null;
-    for (const i of done.filter((i) => !d.isOut(i)))
-      if (top === null || (d.max ? d.y[i] > top : d.y[i] < top)) {
-        top = d.y[i];
-        best.x.push(t.n[i]);
-        best.y.push(top);
-      }
-    best.x.push(t.n[done.at(-1)]);
-    best.y.push(top);
-    const points = drawn(MANY, done),
-      x = (i) => t.n[i],
-      room = 0.02 * t.n.length;
-    title(
-      'history',
-      (points.length < done.length ? `${shown(points.length, done.length)}; ` : '') +
-        `${count(best.x.length - 1)} improvement${best.x.length === 2 ? '' : 's'}${beyond()}`,
-    );
-    const step = {
-      type: 'scatter',
-      mode: 'lines',
-      ...best,
-      line: { shape: 'hv', color: css('--ink'), width: 2 },
-      hoverinfo: 'skip',
-    };
-    return {
-      data: [step, dots(points, x, inside, 6, spreads(points)), ring()],
-      has: (i) => d.rank.has(i) && S.kept.includes(i),
-      mark: (i) => [[[x(i)], [inside(i)]]],
-      layout: layout(260, {
-        yaxis: metricAxis(),
-        xaxis: {
-          ...whole(t.n.length),
-          title: axisTitle('trial'),
-          range: [1 - room, t.n.reduce((a, b) => Math.max(a, b), 1) + room],
-        },
       }),
     };
   },
@@ -500,36 +462,12 @@ const charts = {
     };
   },
 };
-function heading(id, text) {
-  $(`#${id} h2`).firstChild.data = `${text} `;
-  $(`#${id}-plot`).ariaLabel = text;
-}
-function hypervolume(volume) {
-  // of the first N feasible results, in the order in which they ended
-  if (!volume.length) return null;
-  title('history', 'the share of the space between best and worst that the front dominates');
-  const line = {
-    type: 'scatter',
-    mode: 'lines',
-    x: volume.map(([n]) => n),
-    y: volume.map(([, share]) => share),
-    line: { shape: 'hv', color: css('--ink'), width: 2 },
-    hovertemplate: '%{y:.4f} after %{x} results<extra></extra>',
-  };
-  return {
-    data: [line, ring()],
-    has: () => false,
-    layout: layout(260, {
-      yaxis: { rangemode: 'tozero', title: axisTitle('hypervolume') },
-      xaxis: { ...whole(volume.at(-1)[0]), rangemode: 'tozero', title: axisTitle('results') },
-    }),
-  };
-}
 const OPTIONS = { displayModeBar: false, responsive: true };
 for (const box of $$('.plot')) {
   box.role = 'img'; // the table below has all trials
   box.ariaLabel = $('h2', box.closest('section')).firstChild.textContent.trim();
 }
+const blocks = {}; // by name
 for (const [name, build] of Object.entries(charts)) {
   const box = $(`#${name}-plot`),
     block = {
@@ -551,12 +489,6 @@ for (const [name, build] of Object.entries(charts)) {
         const i = event.points[0].customdata;
         if (Number.isInteger(i)) select(i);
       });
-    if (!block.made)
-      for (const menu of $$(`#${name} select`))
-        menu.addEventListener('change', () => {
-          block.reset();
-          block.draw();
-        });
     block.made = true;
     block.mark();
   };
@@ -575,7 +507,27 @@ for (const [name, build] of Object.entries(charts)) {
       marks.map((_, k) => n - marks.length + k),
     );
   };
+  blocks[name] = block;
   S.blocks.push(block);
+}
+for (const name of Object.keys(pairs.chosen)) {
+  pairs.menus(name).forEach((menu, k) =>
+    menu.addEventListener('change', () => {
+      pairs.choose(name, k, menu.value);
+      blocks[name].reset();
+      blocks[name].draw();
+      address.write();
+    }),
+  );
+  address.kept.push({
+    key: name,
+    get: () => wordsOf(pairs.chosen[name] ?? []),
+    set: (text) => {
+      const two = listOf(text);
+      pairs.chosen[name] = two.length === 2 && two[0] !== two[1] ? two : null;
+      blocks[name].reset();
+    },
+  });
 }
 function aim(name) {
   // of several metrics, the one that the charts of one metric show

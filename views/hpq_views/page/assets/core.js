@@ -234,6 +234,7 @@ function place(d) {
   d.isRanked = (i) => d.rank.has(i);
   d.isOut = (i) => out.has(d.lead[i]); // it does not meet the constraints
   t.rank = d.lead.map((i) => (d.rank.has(i) && !out.has(i) ? d.rank.get(i) + 1 : null));
+  d.leadOf = (n) => leads.get(setting(n));
   const members = new Set(d.front?.map(([n]) => setting(n)));
   d.isFront = (i) => members.has(t.group[i]) && (d.replicates > 1 || d.isFinished(i));
   d.y = d.replicates > 1 ? t.n.map((_, i) => i).map(means(d, d.metric).value) : t.y;
@@ -267,18 +268,8 @@ function standing(i) {
   if (d.isOut(i)) return 'infeasible';
   if (!d.front) return d.trials.rank[i] ? `rank ${count(d.trials.rank[i])} of ${count(d.ranked)}` : '';
   if (d.isFront(i)) return 'on the front';
-  const by = rival(i);
-  return by === undefined ? '' : `dominated by #${by}`;
-}
-function rival(i) {
-  // the first of the front that is as good in every metric and better in one
-  const d = S.d,
-    mine = d.measured.map((one) => one.value(d.lead[i]));
-  if (!(d.isFinished(i) || d.replicates > 1) || mine.includes(null)) return undefined;
-  const gain = (k, v) => (d.objectives[k].max ? v - mine[k] : mine[k] - v);
-  return d.front.find(
-    ([, ...its]) => its.every((v, k) => gain(k, v) >= 0) && its.some((v, k) => gain(k, v) > 0),
-  )?.[0];
+  const by = d.trials.by[i];
+  return by ? `dominated by #${by}` : '';
 }
 function unpack(c) {
   // curves by number; null is a gap

@@ -67,6 +67,20 @@ function binsOf(values) {
     return [`${num(ends[k], 3)} to ${num(ends[k + 1], 3)}`, k];
   };
 }
+function settingNames(d) {
+  // as few parameters as tell the settings apart, but three if so many vary
+  const axes = d.axes.filter((a) => new Set(a.values).size > 1),
+    leads = [...new Set(d.lead)],
+    text = (i, most) =>
+      axes
+        .slice(0, most)
+        .map((a) => `${a.name}=${num(a.values[d.lead[i]]) || 'none'}`)
+        .join(', ');
+  let most = Math.min(3, axes.length);
+  while (most < axes.length && new Set(leads.map((i) => text(i, most))).size < leads.length)
+    most += 1;
+  return (i) => text(i, most) || `#${d.trials.n[d.lead[i]]}`;
+}
 function groupsOf(d, some) {
   // trials by what the menu chose, with a color each; null: each line has its rank's
   const by = byOf(d);
@@ -80,14 +94,14 @@ function groupsOf(d, some) {
   if (by === 'setting') {
     const sets = new Map();
     for (const i of some) sets.set(d.trials.group[i], [...(sets.get(d.trials.group[i]) ?? []), i]);
-    for (const members of sets.values()) {
-      const ends = [...new Set([members[0], members.at(-1)])],
-        label = ends.map((i) => `#${d.trials.n[i]}`).join(' to ');
-      groups.set(label, { label, order: d.rank.get(d.lead[members[0]]) ?? Infinity, some: members });
-    }
-    const found = [...groups.values()].sort((a, b) => a.order - b.order);
-    for (const one of found) one.color = color(one.some[0]);
-    return found;
+    const labels = settingNames(d),
+      order = (members) => d.rank.get(d.lead[members[0]]) ?? Infinity,
+      found = [...sets.values()].sort((a, b) => order(a) - order(b));
+    return found.map((members) => ({
+      label: labels(members[0]),
+      some: members,
+      color: color(members[0]),
+    }));
   }
   if (!axis) return null;
   const values = some.map((i) => axis.values[i]),
@@ -277,10 +291,10 @@ const panes = {
       log = el('button', 'log', { title: 'Logarithmic or linear axis' }),
       title = titleOf(S.d, name),
       close = el('button', '×', { title: `Remove ${title}` }),
-      note = el('span', '', { className: 'soft' });
+      state = el('span', '', { className: 'soft' });
     close.ariaLabel = close.title;
     box.dataset.panel = name;
-    caption.append(el('b', title), note, log, close);
+    caption.append(el('b', title), state, log, close);
     box.append(caption, plot);
     const chart = new LineChart(plot, {
       onZoom: (view) => {
@@ -294,7 +308,7 @@ const panes = {
         if (other !== name && it.box.isConnected && xOf(S.d, other) === xOf(S.d, name))
           it.chart.follow(x);
     };
-    one = { box, chart, note, log, close };
+    one = { box, chart, state, log, close };
     log.onclick = () => panes.change(name, { log: log.ariaPressed !== 'true', y: undefined });
     close.onclick = () => {
       V.panels = panelsOf(S.d).filter((it) => it.name !== name);
@@ -328,7 +342,7 @@ const curves = {
     let groups = null;
     curves.marked = S.sel;
     for (const one of some) {
-      const { chart, note, log, close } = panes.of(one.name),
+      const { chart, state, log, close } = panes.of(one.name),
         x = xOf(d, one.name);
       load(d, one.name);
       if (!isOwn(d, one.name)) load(d, x);
@@ -339,32 +353,28 @@ const curves = {
         `Curves of ${titleOf(d, one.name)} by ${xName(x)}${isLog ? ', logarithmic' : ''}; ` +
         'the table below has all trials';
       close.hidden = some.length < 2;
-      if (!set?.c) {
-        note.textContent = set?.isAsked || S.onMetric ? 'is read' : 'has no curve here';
-        continue;
-      }
+      const isRead = set?.isAsked || S.onMetric;
+      state.textContent = set?.c ? '' : isRead ? 'is read' : 'has no curve here';
+      if (!set?.c) continue;
       const found = linesOf(d, one.name, set),
-        cut = chart.draw({
-          ...found,
-          x: {
-            name: xName(x),
-            text: x === RUNTIME ? time : undefined,
-            low: x === 'step' ? 0 : undefined,
-          },
-          y: { name: titleOf(d, one.name), log: isLog },
-          view: { x: V.range?.x === x ? V.range.ends : null, y: one.y },
-          height: innerWidth < 760 ? 220 : 250,
-        }),
         gaps = found.every.filter((i) => set.curve.get(d.trials.n[i]).y.includes(null)).length;
+      chart.draw({
+        ...found,
+        x: {
+          name: xName(x),
+          text: x === RUNTIME ? time : undefined,
+          low: x === 'step' ? 0 : undefined,
+        },
+        y: { name: titleOf(d, one.name), log: isLog },
+        view: { x: V.range?.x === x ? V.range.ends : null, y: one.y },
+        height: innerWidth < 760 ? 220 : 250,
+        notes: [
+          gaps ? `${gaps} with NaN, drawn as a gap` : '',
+          set.c.per > 1 ? `a point is the mean of up to ${count(set.c.per)} values` : '',
+        ].filter(Boolean),
+      });
       groups ??= found.groups;
       if (!said.length) said.push(...found.words);
-      note.textContent = [
-        cut ? `${count(cut)} ${cut === 1 ? 'value' : 'values'} beyond the axis` : '',
-        gaps ? `${gaps} with NaN, drawn as a gap` : '',
-        set.c.per > 1 ? `a point is the mean of up to ${count(set.c.per)} values` : '',
-      ]
-        .filter(Boolean)
-        .join('; ');
     }
     curves.legend(groups);
     const axes = [...new Set(some.map(({ name }) => xName(xOf(d, name))))].join(' and '),
@@ -440,13 +450,12 @@ $('#curves-smooth').addEventListener('input', ({ target }) => {
   V.smooth = +target.value;
   curves.changed();
 });
-const panelText = ({ name, log, y }) =>
-  [log === undefined ? '' : log ? 'log' : 'linear', rangeText(y), name].join(':');
+const panelText = ({ name, log, y }) => [scaleText(log), rangeText(y), name].join(':');
 const panelOf = (word) => {
   const [log, y, ...name] = word.split(':');
   return {
     name: name.join(':'),
-    log: log ? log === 'log' : undefined,
+    log: scaleOf(log),
     y: numbersOf(y) ?? undefined,
   };
 };

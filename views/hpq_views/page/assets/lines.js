@@ -11,7 +11,8 @@ const HUES = [
 ];
 const LISTED = 8, // lines whose values the cursor shows
   SAMPLED = 50_000, // values that decide on what is far
-  FAR = 3; // as axis_of of text/charts.py
+  FAR = 100, // times what nine of ten values reach: the first losses of a curve are not so far
+  DECADES = 10; // times what they span, on a logarithmic axis
 
 function placeOf(xs, x) {
   // the index of the last x that is not beyond this one; -1: there is none
@@ -24,12 +25,13 @@ function placeOf(xs, x) {
   }
   return low;
 }
-function valueAt({ x: xs, y: ys }, x) {
+function valueAt({ x: xs, y: ys, isStep }, x) {
   // between two points in proportion; null in a gap and beyond the ends
   const k = placeOf(xs, x);
   if (k < 0 || ys[k] === null) return null;
   if (xs[k] === x) return ys[k];
   if (k + 1 >= xs.length || ys[k + 1] === null) return null;
+  if (isStep) return ys[k];
   return ys[k] + ((x - xs[k]) / (xs[k + 1] - xs[k])) * (ys[k + 1] - ys[k]);
 }
 function over({ x: steps, y: ys }, by) {
@@ -42,7 +44,7 @@ function over({ x: steps, y: ys }, by) {
   return { x: found.map(([x]) => x), y: found.map(([, y]) => y) };
 }
 function fitted(lines, log, within = null, kept = []) {
-  // the ends of an axis that fits these lines, and how many values lie beyond it; `kept` do not
+  // the ends of an axis that fits these lines, and what lies beyond it; `kept` do not
   const to = log ? Math.log10 : (v) => v,
     found = [];
   let missing = 0;
@@ -54,31 +56,44 @@ function fitted(lines, log, within = null, kept = []) {
     }
   const every = Math.ceil(found.length / SAMPLED),
     sorted = found.filter((_, k) => k % every === 0).sort((a, b) => a - b),
-    outer = Math.max(1, Math.floor(sorted.length / 10)),
     // one of fewer than ten values is more than a tenth of them, and no exception
-    middle = sorted.length < 10 ? 0 : sorted.at(-1 - outer) - sorted[outer],
-    [least, most] = middle
-      ? [
-          Math.min(sorted[outer] - FAR * middle, ...kept.map(to)),
-          Math.max(sorted.at(-1 - outer) + FAR * middle, ...kept.map(to)),
-        ]
-      : [-Infinity, Infinity];
-  let low = Infinity,
-    high = -Infinity,
-    inside = 0;
-  for (const v of found)
-    if (v >= least && v <= most) {
-      low = Math.min(low, v);
-      high = Math.max(high, v);
-      inside += 1;
-    }
-  if (!inside) [low, high] = [0, 1];
-  const room = 0.04 * (high - low) || 0.1 * Math.abs(high) || 0.5,
-    ends = [low - room, high + room];
+    outer = Math.floor(sorted.length / 10),
+    [lower, upper] = outer ? [sorted[outer], sorted.at(-1 - outer)] : [0, 0],
+    reach = log
+      ? DECADES * Math.max(upper - lower, 1)
+      : FAR * Math.max(upper - lower, Math.abs(lower), Math.abs(upper)),
+    [least, most] =
+      outer && reach
+        ? [Math.min(lower - reach, ...kept.map(to)), Math.max(upper + reach, ...kept.map(to))]
+        : [-Infinity, Infinity],
+    below = found.filter((v) => v < least),
+    above = found.filter((v) => v > most),
+    fit = endsOf(found.filter((v) => v >= least && v <= most)),
+    from = (ends) => (log ? ends.map((v) => 10 ** v) : ends);
   return {
-    range: log ? ends.map((v) => 10 ** v) : ends,
-    cut: found.length - inside + missing,
+    range: from(fit),
+    all: below.length + above.length ? from(endsOf(found)) : null,
+    words: [
+      farText(below, 'below', fit[0], from, Math.min),
+      farText(above, 'above', fit[1], from, Math.max),
+      missing ? `${trialsOf(missing, 'value')} of 0 or below: a logarithmic axis has no place` : '',
+    ].filter(Boolean),
   };
+}
+function endsOf(values) {
+  // with some room
+  const low = values.reduce((a, b) => Math.min(a, b), Infinity),
+    high = values.reduce((a, b) => Math.max(a, b), -Infinity),
+    room = 0.04 * (high - low) || 0.1 * Math.abs(high) || 0.5;
+  return values.length ? [low - room, high + room] : [0, 1];
+}
+function farText(some, side, end, from, extreme) {
+  if (!some.length) return '';
+  const [limit, last] = from([end, some.reduce((a, b) => extreme(a, b))]);
+  return (
+    `${trialsOf(some.length, 'value')} ${side} ${num(limit, 2)}, ` +
+    `${side === 'above' ? 'up' : 'down'} to ${num(last, 3)}, not drawn: double-click draws all`
+  );
 }
 
 function area(u, k) {
@@ -124,7 +139,8 @@ function seriesOf(one, lowest) {
 class LineChart {
   // `onZoom(view)` is told of a view chosen by hand, null of a reset; `onPick(line)` of a click
   constructor(box, { onZoom, onPick } = {}) {
-    Object.assign(this, { box, onZoom, onPick, plot: null, shown: null });
+    const note = el('p', '', { className: 'soft' });
+    Object.assign(this, { box, note, onZoom, onPick, plot: null, shown: null });
     box.chart = this;
     new ResizeObserver(() => {
       if (this.plot && this.box.clientWidth !== this.plot.width) this.draw(this.shown);
@@ -133,19 +149,20 @@ class LineChart {
 
   // `lines` and `bands` in the order of drawing; a band has `low` and `high` in place of `y`.
   // `x` and `y` have a name; `y.kept` are values that no fit leaves out; `view` has the ranges
-  // that a zoom chose.
+  // that a zoom chose; `notes` stand below, after what the axis leaves out.
   draw(shown) {
     this.shown = shown;
     this.isLate = this.isPressed; // a new plot would end the drag: its end draws
-    if (this.isLate) return this.cut;
-    const { lines, bands = [], x, y, view = {}, height = 230 } = shown,
+    if (this.isLate) return;
+    const { lines, bands = [], x, y, view = {}, height = 230, notes = [] } = shown,
       width = this.box.clientWidth;
-    if (!width || !window.uPlot) return 0;
+    if (!width || !window.uPlot) return;
     if (!lines.length && !bands.length) {
       // uPlot needs a series
       this.plot?.destroy();
       this.plot = null;
-      return 0;
+      this.note.textContent = notes.join('; ');
+      return;
     }
     const every = lines.flatMap((one) => [one.x[0] ?? 0, one.x.at(-1) ?? 0]),
       lowX = Math.min(...every, x.low ?? 0),
@@ -166,8 +183,9 @@ class LineChart {
     this.plot.over.addEventListener('click', (event) => this.pick(event));
     this.ranges = { x: across, y: up };
     if (old) this.plot.setCursor(old);
-    this.cut = fit.cut;
-    return fit.cut;
+    this.all = fit.all;
+    this.note.textContent = [...(view.y ? [] : fit.words), ...notes].join('; ');
+    this.box.append(this.note); // below the plot
   }
 
   options(width, height, across, up, series) {
@@ -225,7 +243,7 @@ class LineChart {
             this.from = [event.clientX, event.clientY];
             begin(event);
           },
-          dblclick: () => () => this.onZoom?.(null),
+          dblclick: () => () => this.reset(),
         },
       },
       hooks: {
@@ -242,6 +260,13 @@ class LineChart {
       setTimeout(() => this.isLate && this.draw(this.shown));
     };
     addEventListener('mouseup', release, { capture: true, once: true });
+  }
+
+  reset() {
+    // all that fits, and then all
+    const { view } = this.shown,
+      isWhole = !view?.x && !view?.y;
+    this.onZoom?.(isWhole && this.all ? { y: this.all } : null);
   }
 
   zoom(u) {
@@ -371,3 +396,38 @@ const edges = (bands) =>
     { x, y: low },
     { x, y: high },
   ]);
+// What was chosen of a chart whose lines have no menus, in the address: its scale and its zoom.
+const looks = {
+  some: new Map(), // by the chart's name
+  of: (name) => looks.some.get(name) ?? {},
+  change(name, more) {
+    looks.some.set(name, { ...looks.of(name), ...more });
+    address.write();
+  },
+  forget(...names) {
+    names.forEach((name) => looks.some.delete(name));
+  },
+};
+const scaleText = (log) => (log === undefined ? '' : log ? 'log' : 'linear');
+const scaleOf = (word) => (word ? word === 'log' : undefined);
+address.kept.push({
+  key: 'charts',
+  get: () =>
+    wordsOf(
+      [...looks.some]
+        .map(([name, { log, x, y }]) => [scaleText(log), rangeText(x), rangeText(y), name])
+        .filter(([log, x, y]) => log || x || y)
+        .map((one) => one.join(':')),
+    ),
+  set: (text) => {
+    looks.some.clear();
+    for (const word of listOf(text)) {
+      const [log, x, y, ...name] = word.split(':');
+      looks.some.set(name.join(':'), {
+        log: scaleOf(log),
+        x: numbersOf(x ?? '') ?? undefined,
+        y: numbersOf(y ?? '') ?? undefined,
+      });
+    }
+  },
+});

@@ -8,7 +8,7 @@ $('#live').after(updated);
 const say = (text) => {
   if ($('#live').textContent !== text) $('#live').textContent = text;
 };
-function reordered(old, { moved, to, of, ...columns }) {
+function reordered(old, { moved, to, of, best, ...columns }) {
   // The moved settings at their places, as the server says; the others keep their order.
   const gone = new Set(moved),
     stay = old.n.map((_, k) => k).filter((k) => !gone.has(old.n[k])),
@@ -17,7 +17,7 @@ function reordered(old, { moved, to, of, ...columns }) {
       to.forEach((place, k) => place >= 0 && all.splice(place, 0, news[k]));
       return all;
     };
-  const found = { of, n: put(old.n, moved) };
+  const found = { of, best, n: put(old.n, moved) };
   for (const name of Object.keys(columns)) found[name] = put(old[name], columns[name]);
   return found;
 }
@@ -41,8 +41,9 @@ function apply(d, patch) {
   Object.assign(d, patch.objectives);
   d.winner = patch.winner;
   d.scale = patch.scale;
-  for (const [name, now] of Object.entries(patch.standing))
-    d.standing[name] = reordered(d.standing[name], now);
+  for (const what of ['standing', 'progress'])
+    for (const [name, now] of Object.entries(patch[what]))
+      d[what][name] = reordered(d[what][name], now);
   d.metrics = patch.metrics;
   d.by = patch.by;
   d.system = patch.system;
@@ -208,11 +209,36 @@ function find() {
     ? `${count(rows.filter((row) => !row.hidden).length)} of ${count(rows.length)}`
     : '';
 }
-$('#find')?.addEventListener('input', find);
+$('#find')?.addEventListener('input', () => {
+  find();
+  address.write();
+});
 addEventListener('change', ({ target }) => {
   if (!target.matches('#listing [type=checkbox]')) return;
   picked[target.checked ? 'add' : 'delete'](target.value);
   mark();
+  address.write();
 });
+if ($('#find')) {
+  address.kept.push(
+    {
+      key: 'find',
+      get: () => $('#find').value,
+      set: (text) => {
+        $('#find').value = text;
+      },
+    },
+    {
+      key: 'compare',
+      get: () => wordsOf([...picked]),
+      set: (text) => {
+        picked.clear();
+        for (const sid of listOf(text)) picked.add(sid);
+      },
+    },
+  );
+  address.take(address.read().words);
+  mark();
+}
 document.addEventListener('visibilitychange', () => document.hidden || poll());
 if (!$('#data')) poll(); // a list

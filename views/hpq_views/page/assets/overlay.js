@@ -1,4 +1,5 @@
 // Several sweeps over each other: a metric by step, and the best result so far; or chosen trials.
+const OVER = ['overlay-plot', 'overlay-best'];
 const overlay = {
   metric: null, // as chosen
   trials: [], // as chosen: SWEEP/NUMBER, of any sweep of the page
@@ -15,14 +16,14 @@ const overlay = {
     $('#overlay').hidden = !names.length || (S.all.length < 2 && !chosen.length);
     if ($('#overlay').hidden) return;
     fillMenu($('#overlay-metric'), names, name);
-    overlay.charts ??= ['#overlay-plot', '#overlay-best'].map((id) => new LineChart($(id)));
+    overlay.charts ??= OVER.map((id) => new LineChart($(`#${id}`)));
     const [curve, best] = overlay.charts,
       hue = (k) => HUES[k % HUES.length],
       found = chosen.length
         ? chosen.map((one, k) => overlay.trial(one, name, hue(k)))
         : S.all.map((d, k) => overlay.of(d, name, hue(k))),
       isLog = sweeps.some((d) => d.sets.get(name)?.c?.log),
-      ranked = chosen.length ? [] : S.all.filter((d) => d.metric === name && d.order.length),
+      ranked = chosen.length ? [] : S.all.filter((d) => d.progress[name]?.best.length),
       none = found.filter((one) => !one.all).length;
     $('#overlay-legend').replaceChildren(
       ...(chosen.length ? overlay.trials : S.all.map((d) => d.id)).map((text, k) => {
@@ -38,16 +39,21 @@ const overlay = {
         return part;
       }),
     );
-    let cut = overlay.show(curve, found.flatMap((one) => one.lines), {
+    overlay.show(curve, found.flatMap((one) => one.lines), {
       bands: found.flatMap((one) => one.bands),
       x: { name: 'step', low: 0 },
       y: { name, log: isLog },
     });
     best.box.hidden = !ranked.length;
     if (ranked.length) {
-      const lines = ranked.map((d) => overlay.bestOf(d, hue(S.all.indexOf(d)))),
+      const lines = ranked.map((d) => ({
+          ...bestOf(d, name),
+          color: hue(S.all.indexOf(d)),
+          width: 2.4,
+          name: d.id,
+        })),
         kept = lines.map(({ y }) => y.at(-1)); // what is compared
-      cut += overlay.show(best, lines, {
+      overlay.show(best, lines, {
         x: { name: 'results' },
         y: { name: `best ${name} so far`, log: isLog, kept },
       });
@@ -58,8 +64,7 @@ const overlay = {
         ? `${name} of ${chosen.length} chosen ${chosen.length === 1 ? 'trial' : 'trials'}` +
           (none ? `; ${none} without a curve here` : '')
         : `${name}, ${found.map((one) => count(one.all)).join(' and ')} trials, ` +
-          'without pruned and failed ones; median, band of 80%, dotted: the best trial') +
-        (cut ? `; ${count(cut)} ${cut === 1 ? 'value' : 'values'} beyond the axes` : ''),
+          'without pruned and failed ones; median, band of 80%, dotted: the best trial'),
     );
     overlay.isDrawn = true;
   },
@@ -99,10 +104,10 @@ const overlay = {
   show(chart, lines, more) {
     // with the zoom that was chosen
     chart.onZoom = (view) => {
-      chart.view = view ?? {};
+      looks.change(chart.box.id, { x: view?.x, y: view?.y });
       overlay.show(chart, lines, more);
     };
-    return chart.draw({ lines, ...more, view: chart.view, height: 280 });
+    chart.draw({ lines, ...more, view: looks.of(chart.box.id), height: 280 });
   },
   of(d, name, hue) {
     // the median of a sweep's curves, and the curve of its best trial
@@ -132,19 +137,10 @@ const overlay = {
           : [],
     };
   },
-  bestOf(d, hue) {
-    const end = (i) => (d.trials.start[i] ?? 0) + d.trials.took[i],
-      better = d.max ? Math.max : Math.min,
-      y = [];
-    for (const i of [...d.order].sort((a, b) => end(a) - end(b)))
-      y.push(better(y.at(-1) ?? d.y[i], d.y[i]));
-    const x = y.map((_, k) => k + 1);
-    return { x, y, color: hue, width: 2.4, isStep: true, name: d.id };
-  },
 };
 $('#overlay-metric').addEventListener('change', ({ target }) => {
   overlay.metric = target.value;
-  for (const chart of overlay.charts) chart.view = {};
+  looks.forget(...OVER);
   overlay.reset();
   overlay.draw();
   address.write();

@@ -179,7 +179,7 @@ const table = {
               id: 'rank',
               name: d.front ? 'front' : 'rank',
               value: (i) => d.rank.get(d.lead[i]) ?? null,
-              text: (_, i) => standing(i),
+              text: (_, i) => (d.front || d.isOut(i) ? standing(i) : (t.rank[i] ?? '')),
             },
           ]
         : []),
@@ -319,7 +319,7 @@ const panel = {
       top = el('div', '', { className: 'title' }),
       list = el('dl', '', { className: 'pairs' }),
       now = el('div');
-    const best = d.front ? d.at_of.get(rival(i)) : d.order[0];
+    const best = d.front ? d.at_of.get(t.by[i]) : d.order[0];
     const text = `${d.id}/${t.n[i]}`,
       isOver = overlay.trials.includes(text),
       over = el('button', isOver ? 'Out of the overlay' : 'Overlay', {
@@ -455,6 +455,13 @@ address.kept.push(
     },
   },
   {
+    key: 'rows', // the page of the table, from 1
+    get: () => (table.page ? String(table.page + 1) : ''),
+    set: (text) => {
+      table.page = Math.max(0, (Math.floor(Number(text)) || 1) - 1);
+    },
+  },
+  {
     key: 'chosen',
     get: () => [...choice.of(S.d)].join(' '),
     set: (text) => {
@@ -473,6 +480,7 @@ for (const button of $$('[data-page]'))
   button.onclick = () => {
     table.page += +button.dataset.page;
     table.draw();
+    address.write();
   };
 addEventListener('click', async (event) => {
   if (!event.target.matches('[data-copy]')) return;

@@ -5,13 +5,13 @@ const panels = new Map(); // by what their curves have in common
 const plot = (box) => {
   // once it is on the screen: a trial may have hundreds
   if (!box.isSeen || box.drawn === box.some) return;
-  const isLog = box.isLog ?? box.some.every((c) => c.log),
+  const { log, ...view } = looks.of(box.key),
+    isLog = log ?? box.some.every((c) => c.log),
     { unit, by } = box.some[0];
   box.chart ??= new LineChart(box.plot, {
-    onZoom: (view) => {
-      box.view = view ?? {};
-      box.drawn = null;
-      plot(box);
+    onZoom: (now) => {
+      looks.change(box.key, { x: now?.x, y: now?.y });
+      replot(box);
     },
   });
   const lines = box.some.map((c, k) => ({
@@ -20,16 +20,19 @@ const plot = (box) => {
     color: css(COLORS[k % 4]),
     name: c.name,
   }));
-  const cut = box.chart.draw({
+  box.chart.draw({
     lines,
     x: { name: by || 'step', text: unit === undefined ? undefined : time },
     y: { name: unit ?? (box.some.length > 1 ? stem(box.some[0].name) : box.some[0].name), log: isLog },
-    view: box.view,
+    view,
     height: 210,
   });
-  box.note.textContent = cut ? `${count(cut)} beyond the axis` : '';
   box.log.ariaPressed = String(isLog);
   box.drawn = box.some;
+};
+const replot = (box) => {
+  box.drawn = null;
+  plot(box);
 };
 const watch = new IntersectionObserver(
   (some) => {
@@ -69,18 +72,16 @@ function drawCurves(points, place = '#panels', keyOf = (c) => `${stem(c.name)} b
     if (!box) {
       box = el('figure');
       box.plot = el('div', '', { className: 'lines' });
-      box.note = el('span', '', { className: 'soft' });
       box.log = el('button', 'log', { title: 'Logarithmic or linear axis' });
       box.names = el('span');
       const title = el('figcaption'),
         own = box;
+      box.key = key;
       box.log.onclick = () => {
-        own.isLog = own.log.ariaPressed !== 'true';
-        own.view = {};
-        own.drawn = null;
-        plot(own);
+        looks.change(key, { log: own.log.ariaPressed !== 'true', y: undefined });
+        replot(own);
       };
-      title.append(box.names, box.note, box.log);
+      title.append(box.names, box.log);
       box.append(title, box.plot);
       panels.set(key, box);
       $(place).append(box);
@@ -192,9 +193,17 @@ S.onPart = (part) => {
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
   for (const box of panels.values()) {
     caption(box);
-    box.drawn = null;
-    plot(box);
+    replot(box);
   }
 });
 ages();
+if (!$('#data')) {
+  // not in a file, whose sweep's page reads the address
+  const take = () => address.take(address.read().words);
+  take();
+  addEventListener('hashchange', () => {
+    take();
+    panels.forEach(replot);
+  });
+}
 for (const part of $$('#listing > *')) S.onPart(part);
