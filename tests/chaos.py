@@ -3,7 +3,7 @@
 Processes are killed, stopped, terminated and starved, connections cut, replies lost, disks filled,
 Redis killed and filled, and its scripts flushed. Each trial appends its result to a log outside
 hpq, with which every result is compared. At the end no process and no claim is left. The seed and
-every fault are printed, then the tables of docs/results/faults.md. A test runs the short form.
+every fault are printed, then the tables of docs/results/evidence.md. A test runs the short form.
 """
 
 from __future__ import annotations
@@ -403,7 +403,7 @@ def table(head: str, rows: list[str]) -> str:
 
 
 def main() -> None:
-    """Run the long form, and print the figures of docs/results/faults.md."""
+    """Run the long form, and print the figures of docs/results/evidence.md."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000))
     parser.add_argument("--trials", type=int, default=Plan.trials)

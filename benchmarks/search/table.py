@@ -1,4 +1,4 @@
-"""Print the table of docs/results/search.md from the output of `ours` and `wandb_bayes`.
+"""Print the table of docs/results/evidence.md from the output of `ours` and `wandb_bayes`.
 
 `python -m benchmarks.search.table TRIALS FILE…`: the gap between the best of the first TRIALS
 values and the minimum, median over the seeds; beside other methods, the p-value that hpq's auto is
