@@ -241,6 +241,14 @@ class Counts:
         """Number of trials in a terminal state."""
         return self.finished + self.failed + self.pruned + self.cancelled
 
+    @property
+    def progress(self) -> tuple[int, float]:
+        """Number of trials that ended, and of trials that ended or will: without cancelled ones.
+
+        A trial that `run_cap` dropped is cancelled, so a lowered cap lowers the second number.
+        """
+        return self.ended - self.cancelled, self.planned - self.cancelled
+
     def of(self, state: TrialState) -> int:
         """The count of one state."""
         return int(getattr(self, state.value))

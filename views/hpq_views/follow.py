@@ -17,7 +17,7 @@ from hpq.errors import TimedOut
 from hpq.notice import Notice, plural, print_message, tagged
 from hpq.redis.client import TRANSIENT, short_reason
 from hpq.store.reader import StoreReader
-from hpq_views.text.text import planned
+from hpq_views.text.text import progress
 from hpq_views.why.turn import without_counts
 from hpq_views.why.waiting import explain_missing_pods, explain_waiting
 
@@ -114,7 +114,7 @@ def wait_until_over(session: Session, sid: str, timeout_s: float | None = None) 
             break
         if deadline is not None and time.monotonic() > deadline:
             counts = status.sweep.counts
-            ended = f"{counts.ended:,}/{planned(counts)} {plural(counts.planned, 'trial')}"
+            ended = f"{progress(counts)} {plural(counts.progress[1], 'trial')}"
             text = f"{sid} is not over after {timeout_s:g} s: {ended} ended"
             late = TimedOut(text)
             break

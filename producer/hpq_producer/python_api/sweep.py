@@ -32,7 +32,7 @@ from hpq_views.analysis.summary import summaries_of
 from hpq_views.command_output.sweep_table import COLUMNS, read_rows, read_state_word
 from hpq_views.follow import wait_until_over
 from hpq_views.targets import owned_sweep
-from hpq_views.text.text import clean, planned
+from hpq_views.text.text import clean, progress
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -365,8 +365,7 @@ class Sweep:
 
     def __repr__(self) -> str:
         counts = self._read.counts
-        trials = f"{planned(counts)} {plural(counts.planned, 'trial')}"
-        return f"<sweep {self.id}: {counts.ended:,} of {trials} ended>"
+        return f"<sweep {self.id}: {progress(counts)} {plural(counts.progress[1], 'trial')} ended>"
 
     def _repr_html_(self) -> str:
         with api_session(self.id) as session:

@@ -71,7 +71,7 @@ def test_ls_names_sweeps_newest_first(hpq: Hpq, done: SweepView, sweep_of: MakeS
     answer = hpq("ls")
     rows = [line.split() for line in answer.stdout.splitlines()]
     assert [row[0] for row in rows] == ["sweep", "later-00000", "demo-00000"]
-    assert rows[2][1:6] == ["finished", "2/3", "1", "failed", "0.9000"]
+    assert rows[2][1:6] == ["finished", "3/3", "1", "failed", "0.9000"]
     (first,) = json.loads(hpq("ls", "-n", "1", "--json").stdout)
     assert (first["id"], first["queued"], first["best"]) == ("later-00000", 2, None)
     assert first["sweep"] == first["id"]  # as trials and `enqueue --json` call it
@@ -132,7 +132,7 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     assert (sweep.counts.queued, sweep.replicates, sweep.owner) == (6, 3, "me")
     assert sweep.seed > done.seed, "seeds that the sweep has not used"
     assert [t.params["x"] for t in reader.trials.all(sid)] == [2, 2, 2, 1, 1, 1]
-    assert f"{sid} measures the noise: 0 of 6" in hpq("best", done.id).stdout
+    assert f"{sid} measures the noise: 0/6" in hpq("best", done.id).stdout
     for value in (0.90, 0.91, 0.92, 0.50, 0.51, 0.52):
         end(store, take(store, who), value)
     said = hpq("best", sid, "-n", "2").stdout
@@ -561,17 +561,21 @@ def test_wait_and_watch_exit_by_one_rule(
         assert "did you mean 'Acc'?" in waited.stderr and "hpq resume demo-00000" in waited.stderr
 
 
-def test_cancelled_trials_are_ended_but_not_finished(
+def test_every_view_counts_progress_alike_without_cancelled_trials(
     hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, control: SweepControl
 ) -> None:
-    sweep_of(5)
+    sid = sweep_of(12).id
     end(store, take(store, who), 0.5)
-    control.cancel("demo-00000", [2, 3])
-    for words in (("watch", "--once"), ("wait", "--timeout", "0")):
+    fail(store, take(store, who), "no")
+    control.cancel(sid, [12])
+    assert "7 in total" in hpq("set", sid, "run_cap=7").stderr
+    for words in (("watch", "--once"), ("wait", "--timeout", "0"), ("ls",), ("show", sid)):
         answer = hpq(*words)
-        assert " 3/5 " in answer.stdout + answer.stderr, words
+        assert re.search(r" 2/7\b", answer.stdout + answer.stderr), words
     listed = hpq("ls").stdout
-    assert " 1/5 " in listed and "2 cancelled" in listed
+    assert "1 failed, 5 cancelled" in listed
+    (record,) = json.loads(hpq("ls", "--json").stdout)
+    assert (record["planned"], record["total"]) == (7, 12)
 
 
 def test_wait_gives_up_in_time_and_says_what_it_waits_for(hpq: Hpq, sweep_of: MakeSweep) -> None:

@@ -288,7 +288,7 @@ def test_unknown_and_removed_sweeps_and_trials_are_not_found(
                  lambda: done.state, lambda: done.trial(1)):  # fmt: skip
         with pytest.raises(NotFound):
             read()
-    assert "3 of 3" in repr(done), "as it was read last"
+    assert "3/3" in repr(done), "as it was read last"
 
 
 def test_a_sweep_without_results_has_tables_without_rows_of_results(
@@ -337,7 +337,7 @@ def test_hostile_text_is_escaped_in_html(done: hpq.Sweep) -> None:
     assert html.count("<tr>") == 4 and "0.8000" in html
     assert HOSTILE in repr(trials), "the text form has the same rows"
     assert "<table>" in done._repr_html_() and "demo-00000" in hpq.sweeps()._repr_html_()
-    assert repr(done) == "<sweep demo-00000: 3 of 3 trials ended>"
+    assert repr(done) == "<sweep demo-00000: 3/3 trials ended>"
     best = done.best()
     assert repr(best) == "<trial demo-00000/2: finished, acc 0.8000, x=2>"
     assert best._repr_html_().count("<tr>") == 2 and "<td>2</td>" in best._repr_html_()

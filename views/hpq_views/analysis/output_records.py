@@ -66,7 +66,7 @@ def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> di
         **({"stopped": True} if sweep.is_stopped else {}),
         "held": _held(sweep),
         "total": counts.total,
-        "planned": None if counts.is_open_ended else int(counts.planned),
+        "planned": None if counts.is_open_ended else int(counts.progress[1]),
         "open_ended": counts.is_open_ended,
         **{state.value: counts.of(state) for state in TrialState},
         "diverged": counts.diverged,

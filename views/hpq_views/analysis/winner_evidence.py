@@ -29,7 +29,7 @@ from hpq.search.distributions import (
 from hpq.search.replicates import SEED
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.space import are_numbers, is_log, space_of
-from hpq_views.text.text import clean, deviation, measure, value
+from hpq_views.text.text import clean, deviation, measure, progress, value
 
 MOST_JUDGED = 50  # the best settings, whose replicates give the noise
 _COMPARED = 10  # of them, whose order is judged
@@ -161,8 +161,7 @@ def _confirmed(reader: StoreReader, sweep: SweepView, ranked: Sequence[TrialView
     leader = ranked[0]
     for one in _confirmations(reader, sweep):
         if not one.state.is_over:
-            total = one.counts.total
-            ended = f"{one.counts.ended:,} of {total:,} {plural(total, 'trial')} ended"
+            ended = f"{progress(one.counts)} {plural(one.counts.progress[1], 'trial')} ended"
             return f"{one.id} measures the noise: {ended}"
         best = reader.ranking.best(one, MOST_JUDGED)
         if _apart(leader) not in map(_apart, best):

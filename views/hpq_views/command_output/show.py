@@ -27,6 +27,7 @@ from hpq_views.text.text import (
     failure_words,
     pad,
     planned,
+    progress,
     size,
     value,
     width,
@@ -58,7 +59,7 @@ def sweep_lines(
             "sweep": sweep.id,
             "name": sweep.name,
             "state": is_whole * _state_words(sweep, why),
-            "trials": is_whole * f"{counts.total:,}: {', '.join(state_counts(sweep))}",
+            "trials": is_whole * f"{progress(counts)}: {', '.join(state_counts(sweep))}",
             "waits": why.text if why else "",
             "!": clean(unmet),
             "metric": "; ".join(map(_metric_words, sweep.objectives or filter(None, [metric])))
@@ -127,7 +128,7 @@ def _sampling(sweep: SweepView) -> str:
     if not sweep.sampler:
         return ""
     is_open = sweep.counts.is_open_ended
-    most = f"{planned(sweep.counts)} {plural(sweep.counts.planned, 'trial')}"
+    most = f"{planned(sweep.counts)} {plural(sweep.counts.progress[1], 'trial')}"
     end = f"until hpq stop {sweep.id}" if is_open else f"up to {most}"
     by_most = sorted(sweep.made.items(), key=lambda made: (-made[1], made[0]))
     by = ", ".join(f"{count:,} by {name}" for name, count in by_most)

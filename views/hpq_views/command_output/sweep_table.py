@@ -14,14 +14,14 @@ from hpq.store.reader import StoreReader
 from hpq_views.analysis.output_records import state_word
 from hpq_views.text.style import Span, Style
 from hpq_views.text.tables import Column
-from hpq_views.text.text import clean, duration, measure, planned
+from hpq_views.text.text import clean, duration, measure, progress
 from hpq_views.why.verdict import state_span
 from hpq_views.why.waiting import explain_waits
 
 COLUMNS = (
     Column(title="sweep", keep=100, least=24),
     Column(title="state", keep=90),
-    Column(title="finished", keep=80, right=True),
+    Column(title="ended", keep=80, right=True),
     Column(title="other", keep=55, sparse=True),
     Column(title="best", keep=70, right=True),
     Column(title="metric", keep=30, least=6),
@@ -95,7 +95,7 @@ def sweep_row(
     return [
         Span(one.id),
         state_span(one, waits.get(one.id)),
-        Span(f"{one.counts.finished:,}/{planned(one.counts)}"),
+        Span(progress(one.counts)),
         Span(", ".join(f"{n:,} {state}" for state in _OTHER_ENDS if (n := one.counts.of(state)))),
         Span("" if leader is None else measure(leader)),
         Span(clean(_metric_of(one))),

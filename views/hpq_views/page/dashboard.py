@@ -285,7 +285,7 @@ class Dashboard:
     def _sweeps(self) -> str:
         found = read_sweeps(self._reader, _SWEEPS, self._session)
         columns, rows = [c.title for c in COLUMNS], []
-        age, finished, other = (columns.index(name) for name in ("age", "finished", "other"))
+        age, ended, other = (columns.index(name) for name in ("age", "ended", "other"))
         for sweep, row in zip(found.sweeps, found.rows(), strict=True):
             cells = [cell.text for cell in row]
             note = ""
@@ -293,7 +293,7 @@ class Dashboard:
                 cells[other] = clean(str(sweep.notice))
             else:
                 cells[age] = _TIME.format(*[iso(sweep.created_ms)] * 2)
-                cells[finished] = _progress(sweep.counts, cells[finished])
+                cells[ended] = _progress(sweep.counts, cells[ended])
                 # A narrow column breaks between states, not between a number and its state.
                 cells[other] = cells[other].replace(" ", _NBSP).replace(f",{_NBSP}", ", ")
                 note = clean(sweep.note)
@@ -339,10 +339,11 @@ def _cookie_of(host: SplitResult) -> str:
 
 
 def _progress(counts: Counts, text: str) -> str:
-    """Return a bar of the trials that ended, and the text; without an end, the text alone."""
-    if counts.is_open_ended or not counts.planned:
+    """Return a bar of what the text says; without an end, the text alone."""
+    done, of = counts.progress
+    if counts.is_open_ended or not of:
         return text
-    return _BAR.format(f"{counts.ended:,}", min(1, counts.ended / counts.planned), text)
+    return _BAR.format(f"{done:,}", done / of, text)
 
 
 def _trial_of(request: Request) -> TrialId:

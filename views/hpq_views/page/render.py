@@ -256,8 +256,9 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
     elif ranked and len(sweep.varying) > 1:
         parts.append(("; the trials do not tell which parameter matters", False))
     if counts.failed and best is not None:
-        trials = plural(counts.total, "trial")
-        parts.append((f"; {counts.failed:,} of {counts.total:,} {trials} failed", False))
+        done = counts.progress[0]
+        trials = plural(done, "trial")
+        parts.append((f"; {counts.failed:,} of {done:,} {trials} failed", False))
     if data.of_all and len(data.trials) < counts.ended - counts.cancelled + counts.running:
         shown = f"{len(data.trials):,} {plural(len(data.trials), 'trial')}"
         parts.append((f"; the page shows the best {shown}", False))

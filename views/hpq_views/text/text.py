@@ -175,8 +175,13 @@ def failure_words(kind: str) -> str:
 
 
 def planned(counts: Counts) -> str:
-    """Return the number of trials that a sweep will have; ∞ without a trial limit."""
-    return "∞" if counts.is_open_ended else f"{int(counts.planned):,}"
+    """Return the number of trials that will have ended, cancelled ones apart; ∞ without a limit."""
+    return "∞" if counts.is_open_ended else f"{int(counts.progress[1]):,}"
+
+
+def progress(counts: Counts) -> str:
+    """Return `3/7`: how many trials ended, of those that will; cancelled ones are in neither."""
+    return f"{counts.progress[0]:,}/{planned(counts)}"
 
 
 def duration(ms: float) -> str:

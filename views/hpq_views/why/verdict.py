@@ -18,7 +18,7 @@ from hpq_views.analysis.output_records import WAITING, state_word
 from hpq_views.analysis.pareto_front import Front
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.text.style import Line, Span, Style, flow
-from hpq_views.text.text import clean, duration, fit, measure, planned, trials_of
+from hpq_views.text.text import clean, duration, fit, measure, progress, trials_of
 from hpq_views.why.waiting import why_no_trial_starts
 
 STATE_STYLE = {
@@ -53,15 +53,15 @@ def status_lines(
     sweep, counts = status.sweep, status.sweep.counts
     has_bar = columns >= _MIN_COLUMNS_FOR_BAR and not counts.is_open_ended
     filled = (
-        Span(progress_text(counts.ended, int(counts.planned), _BAR_WIDTH), Style.GREEN)
+        Span(progress_text(counts.progress[0], int(counts.progress[1]), _BAR_WIDTH), Style.GREEN)
         if has_bar
         else None
     )
-    progress = [filled, Span(" ")] if filled else []
+    bar = [filled, Span(" ")] if filled else []
     items: list[Line] = [
         [Span(sweep.id, Style.BOLD)],
         [state_span(sweep, why)],
-        [*progress, Span(f"{counts.ended:,}/{planned(counts)}")],
+        [*bar, Span(progress(counts))],
         *([Span(text)] for text in state_counts(sweep)),
         [Span(duration(elapsed_ms(status)))],
         *([[Span(sweep.budget.usage)]] if sweep.budget else []),

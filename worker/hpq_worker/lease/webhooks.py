@@ -184,7 +184,9 @@ def _notice(sweep: SweepView, event: str, best: float | None, why: str) -> dict[
     """Return the body of a notice; `best` is the best objective of the sweep."""
     counts = sweep.counts
     metric = sweep.metric
-    parts = [f"hpq: {sweep.id} is {event}", f"{counts.finished} of {counts.total} finished"]
+    done, planned = counts.progress
+    of = done if counts.is_open_ended else int(planned)
+    parts = [f"hpq: {sweep.id} is {event}", f"{counts.finished} of {of} finished"]
     parts += [f"{counts.failed} failed"] if counts.failed else []
     parts += [f"best {metric.name} {best:.5g}"] if metric and best is not None else []
     reason = visible(why)[:_REASON]

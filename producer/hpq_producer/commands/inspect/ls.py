@@ -38,6 +38,8 @@ def ls(
 ) -> None:
     """List sweeps, newest first.
 
+    `ended` is how many trials ended, of those that will: cancelled ones are in neither.
+
     Examples:
       hpq ls --where 'state == running'
       hpq ls --all --tag paper -o csv

@@ -156,7 +156,8 @@ def _describe(settings: Settings, place: str) -> None:
     for one in waiting[:_LISTED]:
         counts, left = one.counts, "trials"
         if not counts.is_open_ended:
-            left = trials_of(int(counts.planned) - counts.ended)
+            done, of = counts.progress
+            left = trials_of(int(of) - done)
         print_message(f"  {one.id}: {left} of {clean(one.owner)}")
     if len(waiting) > _LISTED:
         print_message(f"  and {len(waiting) - _LISTED} more: hpq ls --all")

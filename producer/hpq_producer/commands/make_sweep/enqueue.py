@@ -85,7 +85,7 @@ def _size(sweep: SweepView) -> str:
     counts = sweep.counts
     if counts.is_open_ended:
         return f"no trial limit, {trials_of(counts.total)} so far"
-    return trials_of(int(counts.planned))
+    return trials_of(int(counts.progress[1]))
 
 
 def _queued(sweep: SweepView, count: int, reused: int) -> str:
@@ -96,7 +96,7 @@ def _queued(sweep: SweepView, count: int, reused: int) -> str:
         return f"{trials_of(count - reused)} queued"
     if sweep.counts.is_open_ended:
         return f"no trial limit; {sweep.sampler} search until `hpq stop {sweep.id}`"
-    left = trials_of(int(sweep.counts.planned) - reused)
+    left = trials_of(int(sweep.counts.progress[1]) - reused)
     return f"{left}, chosen by {sweep.method} search while the sweep runs"
 
 
@@ -199,6 +199,6 @@ def _report(
 def enqueued_record(session: Session, done: Enqueued, sweep: SweepView) -> dict[str, object]:
     """Return what was enqueued as data; `planned` counts trials that are suggested later, too."""
     counts = {"new": done.is_new, "trials": done.trials, "reused": done.reused}
-    planned = None if sweep.counts.is_open_ended else int(sweep.counts.planned)
+    planned = None if sweep.counts.is_open_ended else int(sweep.counts.progress[1])
     state = read_state_word(session, sweep)
     return {"sweep": sweep.id, **counts, "planned": planned, "state": state}

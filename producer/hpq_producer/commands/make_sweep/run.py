@@ -144,7 +144,7 @@ def _enqueue(session: Session, prepared: PreparedSweep, options: EnqueueOptions)
     done = enqueue_prepared(session, prepared, options)
     sweep = session.reader.sweeps.get(done.sid)
     if not done.is_new and sweep.state.is_over:
-        has = f"{sweep.state.value}, {trials_of(sweep.counts.total)}"
+        has = f"{sweep.state.value}, {trials_of(int(sweep.counts.progress[1]))}"
         print_message(
             f"{sweep.id}: {has}, with the same file, seed and code; starting another copy;"
             f" `hpq best {sweep.id}` prints the best trial of the earlier sweep"
@@ -162,7 +162,8 @@ def _enqueue(session: Session, prepared: PreparedSweep, options: EnqueueOptions)
 def _left(counts: Counts) -> str:
     if counts.is_open_ended:
         return "no trial limit"
-    return f"{int(counts.planned) - counts.ended} of {trials_of(int(counts.planned))} left"
+    done, of = counts.progress
+    return f"{int(of) - done} of {trials_of(int(of))} left"
 
 
 def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
