@@ -76,6 +76,18 @@ def test_every_command_ranks_settings_alike(hpq: Hpq, seeds: SweepView) -> None:
         assert f"rank {RANKS[number - (number - 1) % 3]} of 4" in shown
     watched = _data(hpq("watch", "--once", "--json"))
     assert (watched["best"][0]["trial"], watched["best"][0]["objective"]) == (4, 0.625)
+    chosen = _data(hpq("results", "--where", "rank <= 2 and setting > 2", "--json"))
+    assert [(one["trial"], one["rank"], one["setting"]) for one in chosen] == [
+        (n, 2, 4) for n in (10, 11, 12)
+    ]
+    table = [
+        line.split() for line in hpq("results", "--sort", "rank", "--top", "3").stdout.splitlines()
+    ]
+    place = table[0].index("rank")
+    assert [row[0] for row in table[1:]] == ["4", "5", "6"]
+    assert {row[place] for row in table[1:]} == {"1"}
+    few = _data(hpq("best", "-n", "2", "--where", "rank > 2 and feasible", "--json"))
+    assert [(one["trial"], one["rank"]) for one in few] == [(7, 3), (1, 4)]
     few = _data(hpq("best", "-n", "4", "--where", "x < 4 or x > 6", "--json"))
     assert [(one["trial"], one["rank"]) for one in few] == [(10, 2), (7, 3), (1, 4)]
     said = hpq("summary", "-n", "1").stdout

@@ -26,7 +26,7 @@ from hpq.domain.trial import (
     flatten,
 )
 from hpq.notice import Notice
-from hpq.search.replicates import replicate_of, seed_of_result
+from hpq.search.replicates import replicate_of, seed_of_result, set_of
 from hpq_views.analysis.eta import TimeLeft
 from hpq_views.analysis.history import Attempt
 
@@ -151,6 +151,7 @@ def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
         "param": dict(trial.params),
         "seed": seed_of_result(sweep, trial),
         "replicate": replicate_of(sweep, number),
+        "setting": set_of(sweep, number),
         "objective": finite(trial.objective),
         **_standing_record(trial.standing, sweep),
         **({"feasible": sweep.is_feasible(trial.metrics)} if sweep.constraints else {}),
@@ -193,8 +194,8 @@ def _start_record(start: Start | None) -> dict[str, Json]:
 
 _GROUPS = tuple(
     "sweep trial name group tags state param objective rank is_front feasible last best step seed"
-    " replicate phase attempt worker host started ended duration_s total_s gpu rss_gb cpu restarted"
-    " reused start pruning checkpoint failure".split()
+    " replicate setting phase attempt worker host started ended duration_s total_s gpu rss_gb cpu"
+    " restarted reused start pruning checkpoint failure".split()
 )
 _NO_FAILURE = {"kind": None, "message": None}
 

@@ -15,6 +15,7 @@ from hpq.domain.sweep import Goal, Metric, SweepView, is_same_goal
 from hpq.domain.trial import ALTERED, FailureKind, Json, TrialState, TrialView, param_value
 from hpq.domain.usage import USAGE
 from hpq.errors import HpqError, NotFound, UserError
+from hpq.search.replicates import set_of
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.filter import Filter
@@ -35,6 +36,8 @@ TRIAL_FIELDS: Mapping[str, Callable[[TrialView], Json]] = {
     "duration": lambda t: t.duration_ms / 1000 if t.attempt or t.duration_ms else None,
     "number": lambda t: t.id.number,
     "state": lambda t: t.state.value,
+    "rank": lambda t: (t.standing.rank or None) if t.standing else None,
+    "is_front": lambda t: t.standing.is_front if t.standing else None,
     "step": lambda t: t.step or None,
     "attempt": lambda t: t.attempt or None,
     "ended": lambda t: t.ended_ms or None,
@@ -49,6 +52,12 @@ TRIAL_FIELDS: Mapping[str, Callable[[TrialView], Json]] = {
     "failure.kind": lambda t: t.failure.kind.value if t.failure else None,
     "failure.message": lambda t: t.failure.message if t.failure else None,
     **{name: lambda t, name=name: t.usage.get(name) for name in USAGE},  # type: ignore[misc]
+}
+_STANDING = ("rank", "is_front")  # of these, known once all results are
+# likewise, computed of the sweep and the trial
+_SWEEP_FIELDS: Mapping[str, Callable[[SweepView, TrialView], Json]] = {
+    "setting": lambda sweep, t: set_of(sweep, t.id.number),
+    "feasible": lambda sweep, t: sweep.is_feasible(t.metrics),
 }
 _Key = tuple[int, float, str]
 
@@ -91,6 +100,8 @@ class Selection:
         """Yield the trials of this state that match the filter, in order of number."""
         reader, is_begun = self.reader.trials, self.begun and self.state not in _UNBEGUN
         trials: Iterable[TrialView] = (reader.begun if is_begun else reader.all)(self.sweep.id)
+        if _asks_for_standing(self.where) or self.sort.removeprefix("-") in _STANDING:
+            trials = map(read_standings(self.reader, self.sweep).placed, trials)
         if self.where is not None:
             trials = matching(self.sweep, trials, self.where)
         for trial in trials:
@@ -116,7 +127,8 @@ class Selection:
             else:
                 present.append((key, trial.id.number))
         if missing and not present and self.sort:
-            names = ["objective", "duration", "number", "ended", *islice(self.sweep.varying, 8)]
+            names = ["objective", "rank", "duration", "number", "ended"]
+            names += islice(self.sweep.varying, 8)
             text = f"--sort {self.sort}: no trial has {name!r}; choose from {', '.join(names)}"
             raise UserError(text, code="column-unknown")
         present.sort(key=lambda pair: pair[0], reverse=is_descending)
@@ -131,7 +143,11 @@ def matching(sweep: SweepView, trials: Iterable[TrialView], where: Filter) -> It
         metrics |= trial.metrics
         if where.matches(partial(field_of, sweep, trial)):
             yield trial
-    where.known_names |= dict.fromkeys((*sweep.varying, *metrics, *TRIAL_FIELDS))
+    where.known_names |= dict.fromkeys((*sweep.varying, *metrics, *TRIAL_FIELDS, *_SWEEP_FIELDS))
+
+
+def _asks_for_standing(where: Filter | None) -> bool:
+    return where is not None and any(map(where.asks_for, _STANDING))
 
 
 def by_other_metric(sweep: SweepView, name: str, goal: Goal) -> SweepView:
@@ -194,14 +210,18 @@ def _best_matching(
                 of[trial.id.number] = value
             yield trial
 
-    for trial in noted() if where is None else matching(sweep, noted(), where):
+    trials: Iterable[TrialView] = noted()
+    if _asks_for_standing(where):
+        own = reader.sweeps.get(sweep.id) if by else sweep
+        trials = map(read_standings(reader, own).placed, trials)
+    for trial in trials if where is None else matching(sweep, trials, where):
         chosen.add(trial.id.number)
     if by and by not in metrics:
         refuse_unreported(sweep, by, metrics)
     every = ranked(sweep, feasible, infeasible)
     best = ranked(sweep, {number: v for number, v in feasible.items() if number in chosen}, {})
-    trials = reader.trials.get_many(sweep.id, best.order[:n])
-    found = best.best({t.id.number: _measured(t, by) for t in trials}, n)
+    first = reader.trials.get_many(sweep.id, best.order[:n])
+    found = best.best({t.id.number: _measured(t, by) for t in first}, n)
     return [every.placed(trial) for trial in found]
 
 
@@ -354,6 +374,8 @@ def field_of(sweep: SweepView, trial: TrialView, name: str) -> Json:
         return trial.metrics[name]
     if name in TRIAL_FIELDS:
         return TRIAL_FIELDS[name](trial)
+    if name in _SWEEP_FIELDS:
+        return _SWEEP_FIELDS[name](sweep, trial)
     if group == "param":
         return param_value(trial.params, inner)
     if group == "best":

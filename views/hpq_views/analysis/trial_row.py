@@ -112,6 +112,12 @@ class TrialRow:
         return f"{measure(newest)}{sign} ({done} of {group.of})"
 
     @property
+    def rank(self) -> str:
+        """The rank of the trial's setting, if its results were read with all others."""
+        standing = self.trial.standing
+        return f"{standing.rank:,}" if standing and standing.rank else ""
+
+    @property
     def results(self) -> list[str]:
         """The objective, or the last value of each of several metrics."""
         return [self.metric(one.name) for one in self.sweep.objectives] or [self.objective]

@@ -262,7 +262,7 @@ class Dashboard:
         """Answer which trials match `where`, and the last values of each `metric`."""
         asked, data = request.query_params, self._data(request.path_params["sid"])
         where, metrics = asked.get("where", ""), asked.getlist("metric")
-        return JSONResponse(encode_table(data.sweep, data.trials, where, metrics))
+        return JSONResponse(encode_table(data.standings, data.trials, where, metrics))
 
     def _log(self, request: Request) -> Response:
         trial = _trial_of(request)

@@ -173,7 +173,7 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "trials": encode_trials(sweep, data.trials, data.names, data.rivals),
         "curves": pack_curves(data.curves, data.is_log, data.points, data.longest),
         "metrics": data.metrics,
-        "table": encode_table(sweep, data.trials, "", data.metrics) if data.more else None,
+        "table": encode_table(data.standings, data.trials, "", data.metrics) if data.more else None,
         "pages": [*data.pages],
         "system": {} if data.more else system_metrics(data.trials),  # a file has none
         "by": step_metrics(data.trials, data.metrics),

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.output_records import finite
+from hpq_views.analysis.rank_results import Standings
 from hpq_views.analysis.selection import matching
 
 
 def encode_table(
-    sweep: SweepView, trials: Sequence[TrialView], where: str, metrics: Collection[str]
+    standings: Standings, trials: Sequence[TrialView], where: str, metrics: Collection[str]
 ) -> dict[str, Any]:
     """Return the numbers of the trials that match an expression, and their last values of metrics.
 
@@ -24,7 +24,7 @@ def encode_table(
     """
     if where.strip():
         only = Filter.of(where)
-        trials = list(matching(sweep, trials, only))
+        trials = list(matching(standings.sweep, map(standings.placed, trials), only))
         only.check_names()
     last = {name: [_shown(trial.metrics.get(name)) for trial in trials] for name in metrics}
     return {"n": [trial.id.number for trial in trials], "last": last}

@@ -45,7 +45,7 @@ from hpq_views.text.text import clean, trials_of
 _NUMBERS = ("trial", "attempt", "step", "value")
 
 # In every table.
-_SHOWN = ("", *"objective trial number state step duration duration_s".split())
+_SHOWN = ("", *"objective rank trial number state step duration duration_s".split())
 
 
 def results(
