@@ -93,7 +93,8 @@ class Space:
     A leaf's path has one name, or more if parameters are nested. `varying` are the names whose
     value can differ between sets, dotted if nested, in the file's order. In `when`, each condition
     follows the conditions of the names that it tests; in `derive`, each name those that it needs.
-    Of each group of `zip`, one parameter is a leaf; the others are in `followers`.
+    Of each group of `zip`, one parameter is a leaf; the others are in `followers`. Sets have the
+    `order` of the file, derived parameters last.
     """
 
     leaves: tuple[tuple[Names, Distribution], ...]
@@ -103,6 +104,7 @@ class Space:
     derive: tuple[tuple[str, Expression], ...] = ()
     require: tuple[Expression, ...] = ()
     followers: tuple[Follower, ...] = ()
+    order: tuple[Names, ...] = ()
 
     @classmethod
     def of(
@@ -127,7 +129,8 @@ class Space:
             exclude = tuple(map(one.lead, exclude))
         own = leaves.keys() - {(one.name,) for one in followers}
         ordered = tuple((path, leaves[path]) for path in sorted(own))
-        return cls(ordered, tuple(varying), when, exclude, derive, require, followers)
+        order = (*leaves, *((name,) for name, _ in derive))
+        return cls(ordered, tuple(varying), when, exclude, derive, require, followers, order)
 
     @property
     def parameters(self) -> dict[Names, Distribution]:
@@ -191,7 +194,7 @@ class Space:
             return None
 
     def check(self, params: Mapping[str, Json]) -> dict[str, Json]:
-        """Return a set with its followers and derived parameters, names sorted.
+        """Return a set with its followers and derived parameters, in the order of the file.
 
         An expression that lacks an absent parameter gives an absent one, or requires nothing.
 
@@ -221,14 +224,14 @@ class Space:
             if out.setdefault(one.name, wanted) != wanted:
                 needs = f"{one.leader}={out[one.leader]} needs {one.name}={wanted}"
                 raise Rejected("zip", reason=needs)
-        if not (self.followers or self.has_expressions):
-            return out
         values = flatten(out) if self.derive else {}
         for name, expression in self.derive:
             value = _compute(expression, values, "derive", name)
             if value is not None:
                 out[name] = values[name] = value
-        return dict(sorted(out.items()))
+        found: list[tuple[Names, Any]] = [(path, find(out, path)) for path in self.order]
+        ordered = nest([(path, value) for path, value in found if value is not MISSING])
+        return ordered | {name: value for name, value in out.items() if name not in ordered}
 
     def complete(self, params: Mapping[str, Json]) -> dict[str, Json] | None:
         """Return a set with its derived parameters; None if it does not run."""

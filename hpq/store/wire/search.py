@@ -79,6 +79,7 @@ def encode_search(search: Search) -> str:
         **({"maximizes": search.maximizes} if search.maximizes else {}),
         **({"constraints": search.constraints} if search.constraints else {}),
         "varying": list(search.space.varying),
+        "order": [list(path) for path in search.space.order],
         "leaves": leaves,
         "when": [{"at": list(c.path), **asdict(c.wanted)} for c in search.space.when],
         "exclude": [asdict(partial)["tests"] for partial in search.space.exclude],
@@ -110,5 +111,6 @@ def decode_search(key: str, text: str) -> Search:
             tuple((str(name), Expression.number(text, known)) for name, text in derive),
             tuple(Expression.test(text, known) for text in data.get("require", [])),
             zipped,
+            tuple(tuple(path) for path in data.get("order", [])),
         )
         return _SEARCH({**data, "space": space})

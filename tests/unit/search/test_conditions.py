@@ -37,14 +37,14 @@ def test_a_parameter_exists_only_under_its_condition(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, OPTIMIZERS.format(method="grid"))
     assert [json.dumps(params) for params in parameter_sets(spec)] == [
         # What conditions ask about varies slowest: momentum, then optimizer.
-        '{"lr": 0.1, "optimizer": "adam"}',
-        '{"lr": 0.01, "optimizer": "adam"}',
-        '{"lr": 0.1, "momentum": 0.5, "optimizer": "sgd"}',
-        '{"lr": 0.01, "momentum": 0.5, "optimizer": "sgd"}',
-        '{"lr": 0.1, "momentum": 0.9, "nesterov": true, "optimizer": "sgd"}',
-        '{"lr": 0.1, "momentum": 0.9, "nesterov": false, "optimizer": "sgd"}',
-        '{"lr": 0.01, "momentum": 0.9, "nesterov": true, "optimizer": "sgd"}',
-        '{"lr": 0.01, "momentum": 0.9, "nesterov": false, "optimizer": "sgd"}',
+        '{"optimizer": "adam", "lr": 0.1}',
+        '{"optimizer": "adam", "lr": 0.01}',
+        '{"optimizer": "sgd", "momentum": 0.5, "lr": 0.1}',
+        '{"optimizer": "sgd", "momentum": 0.5, "lr": 0.01}',
+        '{"optimizer": "sgd", "momentum": 0.9, "nesterov": true, "lr": 0.1}',
+        '{"optimizer": "sgd", "momentum": 0.9, "nesterov": false, "lr": 0.1}',
+        '{"optimizer": "sgd", "momentum": 0.9, "nesterov": true, "lr": 0.01}',
+        '{"optimizer": "sgd", "momentum": 0.9, "nesterov": false, "lr": 0.01}',
     ]
     assert spec.trials == 8
     assert spec.varying == ("optimizer", "momentum", "nesterov", "lr")

@@ -30,7 +30,7 @@ derive:
 require: ["width % layers == 0", "size <= 40000"]
 """
 EXPECTED = [
-    {"head": width // layers, "layers": layers, "size": width**2 // layers, "width": width}
+    {"layers": layers, "width": width, "head": width // layers, "size": width**2 // layers}
     for layers, width in product(range(1, 13), (64, 128, 256, 512))
     if width % layers == 0 and layers * (width // layers) ** 2 <= 40_000
 ]
@@ -182,9 +182,9 @@ require:
     space = decode_search("key", encode_search(Search(space=space))).space
     assert space.grid is not None
     found = [space.complete(space.grid.at(rank)) for rank in range(space.grid.size)]
-    adam = [{"amp": True, "batch-size": 16, "half": 8.0, "opt": "adam"}]
+    adam = [{"opt": "adam", "batch-size": 16, "amp": True, "half": 8.0}]
     sgd = [
-        {"amp": amp, "batch-size": size, "half": size / 2, "momentum": 0.9, "opt": "sgd"}
+        {"opt": "sgd", "momentum": 0.9, "batch-size": size, "amp": amp, "half": size / 2}
         for amp in (True, False)
         for size in (8, 16)
     ]

@@ -42,6 +42,7 @@ def test_nothing_of_a_space_or_a_search_is_left_out() -> None:
         "derive",
         "require",
         "followers",
+        "order",
     ]
     written = json.loads(encode_search(Search(space=SPACE, maximizes=(True, False), constraints=1)))
     assert {field.name for field in fields(Search)} - {"space"} <= written.keys()

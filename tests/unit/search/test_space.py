@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq.domain.identity import ParameterSet
-from hpq.domain.trial import Json
+from hpq.domain.trial import Json, flatten
 from hpq.search import samplers
 from hpq.search.distributions import (
     Beta,
@@ -24,7 +24,9 @@ from hpq.search.distributions import (
     Uniform,
     Weighted,
 )
+from hpq.search.samplers import Search
 from hpq.search.space import Space
+from hpq.store.wire.search import decode_search, encode_search
 from hpq.yamlfile import yaml_reader
 from hpq.yamlfile.problems import Problems, SourceMap
 from hpq_producer.sweepfile import parameters
@@ -331,3 +333,15 @@ def test_nested_parameters_vary_by_their_dotted_names_in_the_files_order() -> No
 def test_steps_beyond_counting_vary_and_make_no_grid() -> None:
     space = space_of("p: {distribution: q_uniform, min: 1.0, max: 1.0e+300, q: 1.0e-300}")
     assert (space.size, space.varying) == (None, ("p",))
+
+
+def test_sets_have_the_order_of_the_file_also_nested_ones() -> None:
+    space = space_of(
+        "z: {values: [1]}\n"
+        "opt: {parameters: {name: {values: [adam]}, lr: {min: 0.1, max: 1.0}}}\n"
+        "a: {min: 0.0, max: 1.0}\n"
+    )
+    read = decode_search("key", encode_search(Search(space=space))).space
+    for one in (space, read):
+        drawn = one.draw(Random(0))
+        assert list(flatten(drawn)) == ["z", "opt.name", "opt.lr", "a"]
