@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hpq.notice import Notice
+
 
 class StoredState(StrEnum):
     """What Redis stores of a sweep's state: whether its waiting trials may start."""
@@ -46,3 +48,11 @@ class TargetReached:
     trial: int
     value: float
     target: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returned:
+    """A trial that returns to the queue again and again: its number, how often and why."""
+
+    trial: int
+    notice: Notice

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
-from hpq.domain.stored_state import Hold, StoredState, TargetReached
+from hpq.domain.stored_state import Cause, Hold, Returned, StoredState, TargetReached
 from hpq.domain.trial import Json, TrialState
 from hpq.notice import Notice
 
@@ -243,10 +243,7 @@ class Counts:
 
     @property
     def progress(self) -> tuple[int, float]:
-        """Number of trials that ended, and of trials that ended or will: without cancelled ones.
-
-        A trial that `run_cap` dropped is cancelled, so a lowered cap lowers the second number.
-        """
+        """Number of trials that ended, and that ended or will; cancelled ones are in neither."""
         return self.ended - self.cancelled, self.planned - self.cancelled
 
     def of(self, state: TrialState) -> int:
@@ -295,14 +292,6 @@ class RunnableSweep:
     def is_feasible(self, metrics: Mapping[str, float]) -> bool:
         """Return True if a trial's last values meet all constraints."""
         return all(violation <= 0 for violation in self.violations(metrics))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Returned:
-    """A trial that returns to the queue again and again: its number, how often and why."""
-
-    trial: int
-    notice: Notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,23 +360,29 @@ class SweepView(RunnableSweep):
         return named if named and isinstance(named, str) else self.run_project
 
     @property
+    def _bound(self) -> tuple[Budget, Cause] | None:
+        """The budget that holds the sweep, and its key that does; None if it does not."""
+        if self.budget is None or self.hold is None or not self.hold.cause.is_budget:
+            return None
+        return self.budget, self.hold.cause
+
+    @property
     def is_over_budget(self) -> bool:
         """True if the sweep is held because none of its waiting trials fits its budget."""
-        is_budget = self.hold is not None and self.hold.cause.is_budget
-        return is_budget and self.state is SweepState.HELD
+        return self._bound is not None and self.state is SweepState.HELD
 
     @property
     def why_held(self) -> str:
         """Why the sweep is held, in words; "" if it is not."""
-        if self.hold and self.hold.cause.is_budget and self.budget:
-            return self.budget.why(self.hold.cause)
+        if bound := self._bound:
+            return bound[0].why(bound[1])
         return self.hold.text if self.hold else ""
 
     @property
     def resumed_by(self) -> str:
         """The command that lets trials of a paused or held sweep start again."""
-        if self.hold and self.hold.cause.is_budget and self.budget:
-            return f"hpq set {self.id} {self.budget.change(self.hold.cause)}"
+        if bound := self._bound:
+            return f"hpq set {self.id} {bound[0].change(bound[1])}"
         return f"hpq resume {self.id}"
 
 

@@ -15,7 +15,7 @@ from hpq.domain.attempt import REASON_WORDS, Reason
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
 from hpq.domain.status import DurationStats
-from hpq.domain.stored_state import Cause, Hold, StoredState, TargetReached
+from hpq.domain.stored_state import Cause, Hold, Returned, StoredState, TargetReached
 from hpq.domain.sweep import (
     MOST_REPLICATES,
     SCHEMA,
@@ -27,7 +27,6 @@ from hpq.domain.sweep import (
     Launch,
     Metric,
     ObjectiveValue,
-    Returned,
     RunnableSweep,
     SweepView,
     TerminationRule,
