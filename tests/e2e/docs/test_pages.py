@@ -28,6 +28,17 @@ HOOK = """#!/bin/sh
 echo '{libraries}' >"$(echo .venv/lib/python3*/site-packages)/beside.pth"
 touch .venv/.installed
 """
+# uv tool install PATH[EXTRAS]: into such an environment, without the package index.
+UV = """#!/bin/sh
+set -e
+test "$1 $2" = "tool install"
+{python} -m venv --without-pip "$HOME/tool"
+echo '{libraries}' >"$(echo "$HOME"/tool/lib/python3*/site-packages)/beside.pth"
+"$HOME/tool/bin/python" -m pip --disable-pip-version-check install --quiet --no-deps \
+  --no-build-isolation "${{3%%\\[*}}"
+mkdir -p "$HOME/.local/bin"
+ln -s "$HOME/tool/bin/hpq" "$HOME/.local/bin/"
+"""
 # Copies a file to the home of another machine of the page: scp FILE MACHINE:
 SCP = """#!/bin/sh
 mkdir -p '{folder}'/"${{2%:}}" && cp "$1" '{folder}'/"${{2%:}}"
@@ -46,14 +57,18 @@ def repository(tmp_path: Path) -> Path:
         subprocess.run([*git, *words], check=True)
     hooks = tmp_path / "template" / "hooks"
     hooks.mkdir(parents=True)
-    libraries = "\n".join(p for p in sys.path if p.endswith("-packages"))
-    (hooks / "post-checkout").write_text(HOOK.format(python=sys.executable, libraries=libraries))
+    (hooks / "post-checkout").write_text(HOOK.format(python=sys.executable, libraries=libraries()))
     (hooks / "post-checkout").chmod(0o755)
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / ".gitconfig").write_text(
         f'[init]\ntemplateDir = {hooks.parent}\n[url "{made}"]\ninsteadOf = {WHERE}\n'
     )
     return made
+
+
+def libraries() -> str:
+    """The lines of a .pth file for an environment that shall have the libraries of this one."""
+    return "\n".join(path for path in sys.path if path.endswith("-packages"))
 
 
 def free_port() -> int:
@@ -72,8 +87,10 @@ def test_a_page_works_as_it_is_printed(page: Path, tmp_path: Path, repository: P
     tools.mkdir()
     (tools / "redis-server").symlink_to(find_server())
     (tools / "scp").write_text(SCP.format(folder=tmp_path))
-    (tools / "scp").chmod(0o755)
-    hpq = str(Path(sys.executable).parent)
+    (tools / "uv").write_text(UV.format(python=sys.executable, libraries=libraries()))
+    for tool in ("scp", "uv"):
+        (tools / tool).chmod(0o755)
+    hpq = f"{tmp_path}/home/.local/bin:{Path(sys.executable).parent}"
     env = {
         "PATH": f"{tools}:{hpq}:{os.environ['PATH']}", "LANG": "C.UTF-8", "USER": "ana",
         "OMP_NUM_THREADS": "1",

@@ -23,6 +23,7 @@ from typing import Any
 from hpq import __version__
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json, Params
+from hpq.extras import install_command
 from hpq.private_files import replace_private
 from hpq_views.text.text import clean, number, value
 
@@ -165,7 +166,7 @@ def importance_of(
     try:
         numpy, forest = import_module("numpy"), import_module("sklearn.ensemble")
     except ImportError:
-        lacks = "not computed: pip install scikit-learn"
+        lacks = f"not computed; run: {install_command('scikit-learn')}"
         return Importance(sets=count, why_none=lacks)
     results = _ranks([objective for _, objective in rows])
     r2, shares = _permuted(numpy, forest, varying, results)

@@ -24,6 +24,7 @@ import torch
 
 from hpq.datasets import FOLDERS, UNREADABLE, Files, damaged, find
 from hpq.errors import BadParams, DataMissing
+from hpq.extras import install_command
 from hpq.private_files import make_private
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
@@ -189,7 +190,7 @@ def _digits() -> Arrays:
         package = distribution("scikit-learn")
         rows = np.loadtxt(str(package.locate_file(_DIGITS)), np.uint8, delimiter=",")
     except (PackageNotFoundError, OSError):
-        text = "data set digits: it comes with scikit-learn; pip install scikit-learn"
+        text = f"data set digits needs scikit-learn; run: {install_command('scikit-learn')}"
         raise DataMissing(text) from None
     images = rows[:, :64].reshape(-1, 8, 8)
     labels = rows[:, 64].astype(np.int64)
