@@ -39,7 +39,7 @@ from hpq.store.wire.trial import (
     encode_usage_curves,
 )
 
-LOG_KEPT_BYTES = 16_384  # of a finished trial's log
+LOG_KEPT_BYTES = 16_384  # of a finished trial's log, with 16 for each beat that printed
 FAILED_LOG_KEPT_BYTES = 262_144
 _WHY_CHARACTERS = 200
 # As lua/claim.lua replies them.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from redis import Redis
 
@@ -15,6 +17,7 @@ from hpq.store.wire.attempt import FAILED_LOG_KEPT_BYTES, LOG_KEPT_BYTES
 from tests.support.store_calls import LEASE, end, fail, points, report, take
 
 DONE = Outcome(state=TrialState.FINISHED, objective=1.0, step=1)
+HEAD = struct.Struct("<dII")  # of an entry of a packed log
 
 
 def say(store: TrialStore, who: WorkerPresence, claim: Claim, *texts: bytes, **more) -> None:
@@ -51,8 +54,10 @@ def test_a_chatty_trial_keeps_little_more_than_its_newest_bytes(
     lines = [b"%099d\n" % n for n in range(1_000)]
     say(store, who, claim, *lines)
     store.commit(claim, DONE)
-    assert reader.trials.log(claim.trial)[0] == b"".join(lines)[-LOG_KEPT_BYTES:]
-    assert held(redis, keys, claim.trial) <= 1.4 * LOG_KEPT_BYTES
+    whole, part = divmod(LOG_KEPT_BYTES, HEAD.size + 100)
+    kept = 100 * whole + part - HEAD.size
+    assert reader.trials.log(claim.trial)[0] == b"".join(lines)[-kept:]
+    assert redis.hstrlen(keys.trial(claim.trial, "points"), "#log") <= LOG_KEPT_BYTES
 
 
 @pytest.mark.parametrize("read_at", [{0}, {1}, {2}, {0, 1, 2, 3}])
@@ -145,12 +150,12 @@ def test_the_newest_bytes_of_all_attempts_stay(store, reader, sweep_of, who) -> 
     claim = take(store, who)
     say(store, who, claim, *([b"a" * 50_000] * 6))
     fail(store, claim, "m", FailureKind.KILLED)
-    assert reader.trials.log(claim.trial)[0] == b"a" * FAILED_LOG_KEPT_BYTES
+    assert reader.trials.log(claim.trial)[0] == b"a" * (FAILED_LOG_KEPT_BYTES - 6 * HEAD.size)
     claim = take(store, who)
     say(store, who, claim, b"b" * 10_000, b"end")
     end(store, claim, 1.0)
     log, _ = reader.trials.log(claim.trial)
-    assert log == b"a" * (LOG_KEPT_BYTES - 10_003) + b"b" * 10_000 + b"end"
+    assert log == b"a" * (LOG_KEPT_BYTES - 10_003 - 3 * HEAD.size) + b"b" * 10_000 + b"end"
 
 
 def test_a_silent_attempt_shortens_the_log_of_a_failed_one(store, reader, sweep_of, who) -> None:
@@ -159,7 +164,30 @@ def test_a_silent_attempt_shortens_the_log_of_a_failed_one(store, reader, sweep_
     say(store, who, claim, b"a" * 50_000)
     fail(store, claim, "m", FailureKind.KILLED)
     end(store, take(store, who), 1.0)
-    assert reader.trials.log(claim.trial)[0] == b"a" * LOG_KEPT_BYTES
+    assert reader.trials.log(claim.trial)[0] == b"a" * (LOG_KEPT_BYTES - HEAD.size)
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["with its result", "in a beat"])
+def test_a_reader_meets_the_next_attempt_after_the_clock_went_back(
+    store, reader, redis, keys, sweep_of, who, is_sent: bool
+) -> None:
+    sweep_of(1)
+    claim = take(store, who)
+    say(store, who, claim, b"first\n")
+    fail(store, claim, "m", FailureKind.KILLED)
+    record = keys.trial(claim.trial, "points")
+    packed = redis.hget(record, "#log")
+    ms, seq, size = HEAD.unpack_from(packed)
+    redis.hset(record, "#log", HEAD.pack(ms + 3_600_000, seq, size) + packed[HEAD.size :])
+    log, last = reader.trials.log(claim.trial)
+    assert log == b"first\n"
+    claim = take(store, who)
+    if is_sent:
+        say(store, who, claim, b"second\n", b"third\n")
+        assert reader.trials.log(claim.trial, last)[0] == b"second\nthird\n"
+    store.commit(claim, DONE, ReportBatch(seq=3, log=b"last\n"))
+    expected = b"second\nthird\nlast\n" if is_sent else b"last\n"
+    assert reader.trials.log(claim.trial, last)[0] == expected
 
 
 def test_a_damaged_log_names_its_key(store, reader, redis, keys, sweep_of, who) -> None:

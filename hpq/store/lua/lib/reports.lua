@@ -4,6 +4,7 @@
 local LOG_BYTES = 1048576
 local ORDER_BYTES = 20000
 local ENTRY = '<dIIc0'  -- of a packed log: ms, sequence, length, bytes (hpq/store/wire/trial.py)
+local ENTRY_HEAD = 16    -- bytes of an entry before its own
 local PAGE = 100
 
 -- True if a batch was not recorded before.
@@ -21,25 +22,48 @@ local function bound_log(t, bytes)
   set(t, 'log_bytes', size)
 end
 
+-- Returns the log that the attempts before this one left in the trial's record: entries, the newest first.
+local function packed_log(t)
+  return t.attempt ~= '1' and redis.call('HGET', trial_key(t.SID, t.N, 'points'), points().LOG) or ''
+end
+
+-- Returns the time and the sequence of an entry behind another one: readers that follow a log ask for what is behind
+-- the last entry that they have, and the server's clock may have gone back.
+local function behind(ms, seq)
+  if ms < NOW then return NOW, 0 end
+  return ms, seq + 1
+end
+
+local function behind_packed(log)
+  if log == '' then return NOW, 0 end
+  return behind(struct.unpack(ENTRY, log))
+end
+
 -- Appends to the log what a batch printed; a full server drops it.
 local function add_log(t, full)
-  local printed = ARGV[2]
+  local printed, log = ARGV[2], trial_key(t.SID, t.N, 'log')
   if printed == '' or full then return end
-  redis.call('XADD', trial_key(t.SID, t.N, 'log'), '*', 'd', printed)
+  local id = '*'
+  if t.attempt ~= '1' and redis.call('EXISTS', log) == 0 then
+    local ms, seq = behind_packed(packed_log(t))
+    id = int(ms) .. '-' .. int(seq)
+  end
+  redis.call('XADD', log, id, 'd', printed)
   add(t, 'log_bytes', #printed)
   bound_log(t, LOG_BYTES)
 end
 
 -- Moves the log of an attempt that ends, its newest bytes, from its stream into the field of the trial's points that
 -- has those of the attempts before. Entries keep their ids, which readers follow; the newest is the first, since the
--- oldest are dropped. `printed`: the last bytes, which no stream has; '' if there are none.
+-- oldest are dropped. `printed`: the last bytes, which no stream has; '' if there are none. `bytes`: the longest that
+-- the field may be.
 local function pack_log(t, printed, bytes)
   local stream, record = trial_key(t.SID, t.N, 'log'), trial_key(t.SID, t.N, 'points')
-  local packed, left = {}, bytes
+  local before, packed, left = packed_log(t), {}, bytes
   local function keep(ms, seq, data)
-    if left == 0 then return end
-    data = string.sub(data, -left)
-    left = left - #data
+    if left <= ENTRY_HEAD then return end
+    data = string.sub(data, -(left - ENTRY_HEAD))
+    left = left - ENTRY_HEAD - #data
     packed[#packed + 1] = struct.pack(ENTRY, ms, seq, #data, data)
   end
   local function id_of(entry)
@@ -50,20 +74,19 @@ local function pack_log(t, printed, bytes)
 
   local entries = t.log_bytes and page('+') or {}
   if printed ~= '' then
-    local ms, seq = 0, 0
-    if entries[1] then ms, seq = id_of(entries[1]) end
-    keep(math.max(NOW, ms), ms < NOW and 0 or seq + 1, printed)
+    local ms, seq = behind_packed(before)
+    if entries[1] then ms, seq = behind(id_of(entries[1])) end
+    keep(ms, seq, printed)
   end
   while #entries > 0 do
     for _, entry in ipairs(entries) do
       local ms, seq = id_of(entry)
       keep(ms, seq, entry[2][2])
     end
-    entries = left > 0 and #entries == PAGE and page('(' .. entries[PAGE][1]) or {}
+    entries = left > ENTRY_HEAD and #entries == PAGE and page('(' .. entries[PAGE][1]) or {}
   end
-  local before = t.attempt ~= '1' and redis.call('HGET', record, points().LOG) or ''
   local at = 1
-  while left > 0 and at <= #before do
+  while left > ENTRY_HEAD and at <= #before do
     local ms, seq, data, after = struct.unpack(ENTRY, before, at)
     keep(ms, seq, data)
     at = after
@@ -181,4 +204,5 @@ local function add_points(t, batch, full)
   end
 end
 
-return {is_new = is_new, add_log = add_log, pack_log = pack_log, take_batch = take_batch, add_points = add_points, take_metric_order = take_metric_order}
+return {is_new = is_new, add_log = add_log, pack_log = pack_log, take_batch = take_batch, add_points = add_points,
+  take_metric_order = take_metric_order}
