@@ -189,6 +189,17 @@ def test_gpus_of_a_trial_multiply_its_hours(
     assert bench.claim(0, gpus) is None
 
 
+def test_workers_of_two_sizes_leave_a_sweep_held_once_its_budget_holds_it(
+    bench: Bench, sweep_of: MakeSweep, store: TrialStore, reader: StoreReader
+) -> None:
+    sweep_of(9, budget=hours(4.5))
+    bench.run(1, 1, 1, gpus=1)
+    for gpus in (2, 1, 2, 1):
+        assert bench.claim(0, gpus) is None
+        store.reap("default", lease_ms=LEASE, lost_max=3, every_ms=0)
+        assert reader.sweeps.get(SID).state is SweepState.HELD
+
+
 def test_the_reaper_corrects_when_running_trials_began(
     bench: Bench, sweep_of: MakeSweep, store: TrialStore, redis: Redis, keys: Keys
 ) -> None:
