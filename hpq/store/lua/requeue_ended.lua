@@ -1,6 +1,6 @@
 -- Requeues trials in a terminal state, behind all others of the sweep. Their ends do not enter
 -- the window of the circuit breaker: who asks for a retry knows that they failed. A stopped, cancelled or held
--- sweep resumes; a paused one stays paused.
+-- sweep resumes, and its target stops it no more; a paused one stays paused.
 -- KEYS prefix
 -- ARGV sweep, then numbers of trials
 -- Replies: ok | unknown, then queue, tickets and how many were requeued
@@ -47,6 +47,7 @@ local want = sweeps().changing(s, function()
   for i = 2, #ARGV do touched = touched + retry(ARGV[i]) end
   if touched == 0 then return end
   if s.state == 'held' or is_closed(s) then set(s, 'tail', '') end  -- a stop of a held sweep, too
+  if cause(s) == 'target' then set(s, 'past_target', '1') end
   if s.state ~= 'paused' then set_state(s, 'open') end
   sweeps().open(s)
 end)

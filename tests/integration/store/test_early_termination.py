@@ -349,8 +349,11 @@ def test_a_value_that_reaches_the_target_ends_the_sweep(
     assert reader.sweeps.get(SID).state is SweepState.FINISHED
     assert [e.what for e in reader.events.read(SID) if e.trial == 1].count("target") == 1
     assert not audit_sweep(reader, SID).violations
-    control.retry(SID, [4])
+    control.retry(SID, [4, 5])
     assert reader.sweeps.get(SID).reached is None and bench.claim() == 4
+    bench.log(4, 0.95)
+    assert reader.sweeps.get(SID).state is SweepState.RUNNING, "a retry goes beyond the target"
+    assert bench.claim() == 5
 
 
 def test_a_result_from_a_workers_disk_reaches_the_target_too(bench, sweep_of, reader) -> None:

@@ -73,7 +73,7 @@ local function stop_at_target(s, t, rule, text)
   local value = tonumber(text)
   if not rule.target or not value or value ~= value or worse(rule, value, rule.target) then return end
   if is_closed(s) then return end
-  if redis.call('HEXISTS', s.KEY, 'past_target') == 1 then return end  -- trials were added after it was reached
+  if redis.call('HEXISTS', s.KEY, 'past_target') == 1 then return end  -- trials were added or retried since
   local touched = 0
   sweeps().changing(s, function()
     set_state(s, 'stopped', 'target',
