@@ -8,8 +8,9 @@
 --      begin at the checkpoint of another one; optional), gpus (of a trial here; optional: 1), left_ms (until this
 --      worker is stopped; optional)}
 -- Replies: trial sweep number attempt params checkpoint ('' for none), how many earlier attempts never
---      began, the sweep's created_ms, signature, timeout_s and stall_s, unfed | empty, short (a sweep whose waiting trials need more time than is left; '' for none), unfed (a
---      sweep that lacks a suggester; '' for none) | drained (a person stopped this worker from claiming)
+--      began, the sweep's created_ms, signature, timeout_s and stall_s, unfed | empty, short (a sweep whose
+--      waiting trials need more time than is left; '' for none), unfed (a sweep that lacks a suggester; '' for
+--      none) | drained (a person stopped this worker from claiming)
 
 local args = cjson.decode(ARGV[1])
 local queue, worker, host, nonce = args.queue, args.worker, args.host, args.nonce
@@ -112,7 +113,7 @@ local function clear_earlier_attempt(sid, n)
     points().rewind_to_checkpoint(t)
   end
   add_attempt_time(t)
-  redis.call('HDEL', t.KEY, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',
+  unset(t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',
     'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints', 'pruning',
     'gone', 'thinned', 'best_value', 'run_info', 'gpus')
   if t.checkpoint_step then
@@ -120,7 +121,6 @@ local function clear_earlier_attempt(sid, n)
     set(t, 'resumes', '\n')
   end
   if not t.attempt then set(t, 'seq', '0') end  -- another client wrote the record: its end reads it whole
-  save(t)
   return t
 end
 
@@ -143,22 +143,21 @@ local function claim(s, n)
   local t = {KEY = name}
   if redis.call('EXISTS', name) == 1 then t = clear_earlier_attempt(s.SID, n) end
   t.SID, t.N = s.SID, n
-  t.attempt = int((t.attempt or 0) + 1)
+  add(t, 'attempt', 1)
   for field, value in pairs(not t.checkpoint and start_of(row) or {}) do set(t, field, value) end
   local from = t.checkpoint_step and {'from', t.checkpoint_step} or {}
   if gpus ~= '1' then set(t, 'gpus', gpus) end
   if owners().exist() then set(t, 'charged_ms', NOW_MS) end
   enter_running(s, t, NOW_MS)  -- what fails on a damaged record has failed by now
   redis.call('ZADD', key('leases'), int(NOW + lease), s.SID .. '/' .. n)
-  redis.call('HSET', name, 'attempt', t.attempt, 'state', 'running', 'worker', worker, 'host', host,
-    'claimed_ms', NOW_MS, 'beat_ms', NOW_MS, 'provenance', provenance, 'nonce', nonce, 'event_ids',
-    event_ids(t, 'claimed', 'worker', worker, 'host', host, 'provenance', provenance, unpack(from)))
-  save(t)
+  event(t, 'claimed', 'worker', worker, 'host', host, 'provenance', provenance, unpack(from))
+  save(t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', NOW_MS, 'beat_ms', NOW_MS,
+    'provenance', provenance, 'nonce', nonce)
   settle(s, before)
-  redis.call('HSET', w.KEY, 'nonce', nonce, 'claim', s.SID .. '/' .. n .. '/' .. t.attempt, 'state', 'busy',
-    'trial', s.SID .. '/' .. n)
-  if not w.queue then redis.call('PEXPIRE', w.KEY, 3 * lease) end  -- else `presence` gave it its time
   if w.state ~= 'busy' then redis.call('ZREM', key('q', queue, 'idle'), worker) end
+  local trial = s.SID .. '/' .. n
+  save(w, 'nonce', nonce, 'claim', trial .. '/' .. t.attempt, 'state', 'busy', 'trial', trial)
+  if not w.queue then redis.call('PEXPIRE', w.KEY, 3 * lease) end  -- else `presence` gave it its time
   if provenance ~= '' and redis.call('SADD', sweep_key(s.SID, 'ran_on'), provenance) == 1 then
     sharing().add_ran_on(provenance)
   end
@@ -194,7 +193,7 @@ if w.nonce == nonce and w.claim then  -- the reply was lost
   end
 end
 if w.drain then
-  redis.call('HSET', w.KEY, 'state', 'idle', 'trial', '')
+  save(w, 'state', 'idle', 'trial', '')
   return {'drained'}
 end
 local function claim_next()
@@ -211,6 +210,6 @@ end
 local found = claim_next()
 if found then return found end
 redis.call('ZADD', key('q', queue, 'idle'), NOW_MS, worker)
-redis.call('HSET', w.KEY, 'state', 'idle', 'trial', '')
+save(w, 'state', 'idle', 'trial', '')
 redis.call('PEXPIRE', w.KEY, 3 * lease)
 return {'empty', short, unfed}

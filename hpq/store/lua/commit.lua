@@ -47,13 +47,16 @@ local function decide_retry(s, t, mark, tail, in_a_row)
 
   -- A charged failure counts against the rule's retries and the sweep's. The first one with progress has
   -- none to compare with, so it is charged.
-  local furthest, is_free = tonumber(redis.call('HGET', t.KEY, 'failed_step')), false
+  local charges = 'c:' .. kind
+  also(s, 'retries')
+  also(t, 'failed_step', charges)
+  local furthest, is_free = tonumber(t.failed_step), false
   if args.progress then
     set(t, 'failed_step', int(math.max(step, furthest or 0)))
     is_free = furthest ~= nil and step > furthest
   end
-  local allowed = tonumber(args.retries or 0) + (tonumber(redis.call('HGET', s.KEY, 'retries')) or 0)
-  if is_free or redis.call('HINCRBY', t.KEY, 'c:' .. kind, 1) <= allowed then
+  if not is_free then add(t, charges, 1) end
+  if is_free or tonumber(t[charges]) <= tonumber(args.retries or 0) + (tonumber(s.retries) or 0) then
     return 'requeued', kind, args.elsewhere and t.host or ''
   end
 end
@@ -110,8 +113,8 @@ local function commit()
       reports().add_points(t, batch, FULL)
       set(t, 'objective', batch.objective or '')
     end
-    save(t)
-    redis.call('HSET', t.KEY, 'avoid', avoid, 'avoid_ms', NOW_MS, 'ran_ms', ran, 'step', args.step)
+    set(t, 'ran_ms', ran)
+    save(t, 'avoid', avoid, 'avoid_ms', NOW_MS, 'step', args.step)
     set(s, 'tail', tail)
     settle(s, before)
     return {reply, s.queue, tickets(s)}
@@ -143,19 +146,17 @@ local function commit()
     for i = 3, batch and not FULL and #ARGV or 0 do last[i - 2] = ARGV[i] end
   else
     if batch then reports().add_points(t, batch, FULL) end
-    unset(t, 'resumes')
-    save(t)
+    unset(t, 'resumes', 'phase')
+    save(t)  -- `finish` packs the metrics that the record names
   end
   finish(s, t, outcome, fields, told, last)
-  if t.seq then redis.call('HDEL', t.KEY, 'phase') end
   if kind == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', 1) end
-  if not is_complete then
-    set(s, 'tail', tail)
-  else
+  set(s, 'tail', tail)
+  if is_complete then
     if objective ~= '' and not args.infeasible then rank(s, n, objective) end
-    s.dur_n, s.dur_sum, s.dur_sq = int((s.dur_n or 0) + 1), string.format('%.17g', (s.dur_sum or 0) + ran),
-      string.format('%.17g', (s.dur_sq or 0) + ran * ran)
-    redis.call('HSET', s.KEY, 'tail', tail, 'dur_n', s.dur_n, 'dur_sum', s.dur_sum, 'dur_sq', s.dur_sq)
+    add(s, 'dur_n', 1)
+    set(s, 'dur_sum', string.format('%.17g', (s.dur_sum or 0) + ran))
+    set(s, 'dur_sq', string.format('%.17g', (s.dur_sq or 0) + ran * ran))
   end
   if kind == 'unreported' and not t.again then circuit_breaker().hold_if_unreported(s, t, error_text) end
   if args.evidence == 'code' and outcome == 'failed' and not t.again then
@@ -163,7 +164,8 @@ local function commit()
   end
   settle(s, before)
   if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
-  if rule and is_complete and objective ~= '' and not args.infeasible then  -- a result from a worker's disk arrives without its reports
+  if rule and is_complete and objective ~= '' and not args.infeasible then
+    -- A result from a worker's disk arrives without its reports.
     early_termination().stop_at_target(s, t, rule, objective)
     save(s)
     save(t)

@@ -58,7 +58,8 @@ function verbs.cancel()
 end
 
 function verbs.set()
-  redis.call('HSET', s.KEY, unpack(ARGV, 3))
+  for i = 3, #ARGV, 2 do set(s, ARGV[i], ARGV[i + 1]) end
+  save(s)
   local now = read_sweep(sid)
   sum_starts(now)  -- the budget may be new
   save(now)

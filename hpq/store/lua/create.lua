@@ -39,9 +39,9 @@ local function reuse_result(n, result)
   if redis.call('HEXISTS', key('provenance'), ran_on) == 0 then ran_on = '' end
   sharing().hold_ran_on(sid, ran_on)
   s.WAITING = s.WAITING - redis.call('ZREM', rows[2], n)
-  redis.call('HSET', t.KEY, 'state', 'finished', 'closed', 1, 'ended_ms', NOW_MS, 'objective', result.objective,
-    'step', result.step, 'reused', result.from, 'provenance', ran_on, unpack(result.metrics))
   add(t, 'attempt', 1)
+  save(t, 'state', 'finished', 'closed', 1, 'ended_ms', NOW_MS, 'objective', result.objective,
+    'step', result.step, 'reused', result.from, 'provenance', ran_on, unpack(result.metrics))
   if is_set(result.seed) then set(t, 'seed', result.seed) end
   reports().take_metric_order(s, result.metric_order)
   redis.call('ZADD', sweep_key(sid, 'ended'), NOW_MS, n)

@@ -23,11 +23,11 @@ local function retry(n)
   if t.kind == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', -1) end
   rank(s, n)
   for _, field in ipairs(redis.call('HKEYS', t.KEY)) do
-    if string.sub(field, 1, 2) == 'c:' then redis.call('HDEL', t.KEY, field) end
+    if string.sub(field, 1, 2) == 'c:' then unset(t, field) end
   end
   add_attempt_time(t)
   if t.reused then add(t, 'unbegun', 1) end
-  redis.call('HDEL', t.KEY, 'restarted', 'reused', 'seed', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step',
+  unset(t, 'restarted', 'reused', 'seed', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step',
     'lost_hosts', 'failed_step', 'kind', 'error', 'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts', 'stop',
     'pruning', 'overfilled', 'returns', 'best_value', 'usage', 'values', 'violations', 'infeasible')
   files().forget_unstored(sid, n)

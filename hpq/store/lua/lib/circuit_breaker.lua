@@ -27,13 +27,17 @@ end
 
 -- How often in a row a worker has failed with this mark in a sweep.
 local function streak(s, worker, mark)
-  local w, this = key('w', worker), s.SID .. '\t' .. mark
-  if redis.call('EXISTS', w) == 0 then return 1 end
-  if redis.call('HGET', w, 'streak') ~= this then
-    redis.call('HSET', w, 'streak', this, 'streak_n', 0)
-    redis.call('HDEL', w, 'suspect_ms')
+  local name, this = key('w', worker), s.SID .. '\t' .. mark
+  if redis.call('EXISTS', name) == 0 then return 1 end
+  local w = also({KEY = name}, 'streak', 'streak_n')
+  if w.streak ~= this then
+    set(w, 'streak', this)
+    set(w, 'streak_n', 0)
+    unset(w, 'suspect_ms')
   end
-  return redis.call('HINCRBY', w, 'streak_n', 1)
+  add(w, 'streak_n', 1)
+  save(w)
+  return tonumber(w.streak_n)
 end
 
 -- True if another worker may claim from the sweep and so show who is at fault. A suspected worker does
@@ -69,7 +73,8 @@ end
 -- Holds a sweep at its third trial without the sweep's metric if no trial has reported that metric.
 local function hold_if_unreported(s, t, why)
   if s.state ~= 'open' or redis.call('HINCRBY', s.KEY, 'n_unreported', 1) ~= 3 then return end
-  if tonumber(redis.call('HGET', s.KEY, 'n_diverged') or 0) + redis.call('ZCARD', sweep_key(s.SID, 'rank')) > 0 then return end
+  local diverged = tonumber(redis.call('HGET', s.KEY, 'n_diverged') or 0)
+  if diverged + redis.call('ZCARD', sweep_key(s.SID, 'rank')) > 0 then return end
   for _, m in ipairs(redis.call('ZRANGE', sweep_key(s.SID, 'running'), 0, -1)) do
     if is_set(redis.call('HGET', trial_key(s.SID, m), 'objective')) then return end
   end
@@ -86,5 +91,5 @@ local function hold_if_alike(s, t, worker, mark, last)
   end
 end
 
-return {mark_of = mark_of, with_end = with_end, ends_in = ends_in, streak = streak, compare = compare, is_alone = is_alone, has_peer = has_peer, hold_if_unreported = hold_if_unreported,
-  hold_if_alike = hold_if_alike}
+return {mark_of = mark_of, with_end = with_end, ends_in = ends_in, streak = streak, compare = compare,
+  is_alone = is_alone, has_peer = has_peer, hold_if_unreported = hold_if_unreported, hold_if_alike = hold_if_alike}

@@ -62,9 +62,16 @@ local function judge(t, rule, counted, is_new)
   event(t, 'prune', 'why', why)
 end
 
+-- Reads once what a trial has logged.
+local function read_logged(t)
+  if t.LOGGED then return end
+  t.LOGGED = true
+  also(t, 'logged', 'best', 'logged_at', 'best_before')
+end
+
 -- Judges a trial without a new value: other trials may have moved the threshold.
 local function judge_again(t, rule)
-  if t.logged == nil then also(t, 'logged', 'best') end
+  read_logged(t)
   if rule.bands and not t.stop then judge(t, rule, {tonumber(t.logged or 0), t.best}, false) end
 end
 
@@ -90,7 +97,7 @@ local function log_value(s, t, rule, step, text)
   if not value or value ~= value or math.abs(value) == math.huge then return end
   if not rule.bound then stop_at_target(s, t, rule, text) end  -- else its end tells whether it counts
   if not rule.bands then return end
-  if t.logged_at == nil then also(t, 'logged', 'best', 'logged_at', 'best_before') end
+  read_logged(t)
   local replaces = t.logged_at == step
   local before = (replaces and t.best_before or t.best) or ''
   local logged, best = tonumber(t.logged or 0) + (replaces and 0 or 1), before
@@ -104,11 +111,8 @@ local function log_value(s, t, rule, step, text)
       local band = sweep_key(s.SID, 'band:' .. int(at))
       redis.call('ZADD', band, text, t.N)
       if redis.call('ZCARD', band) == 1 then
-        local bands = redis.call('HGET', s.KEY, 'bands') or ' '
-        if not string.find(bands, ' ' .. int(at) .. ' ', 1, true) then
-          set(s, 'bands', bands .. int(at) .. ' ')
-          save(s)
-        end
+        local bands = also(s, 'bands').bands or ' '
+        if not string.find(bands, ' ' .. int(at) .. ' ', 1, true) then set(s, 'bands', bands .. int(at) .. ' ') end
       end
     end
   end

@@ -62,7 +62,8 @@ end
 -- Adds the time of an attempt to before_ms, the time of all attempts before the next one.
 local function add_attempt_time(t)
   also(t, 'ran_ms', 'before_ms')
-  if t.ran_ms then add(t, 'before_ms', t.ran_ms) end
+  if not t.ran_ms then return end
+  add(t, 'before_ms', t.ran_ms)
   unset(t, 'ran_ms')
 end
 
@@ -103,17 +104,14 @@ local function finish(s, t, state, fields, told, last)
   if is_set(s.budget_ms) and (state == 'finished' or state == 'pruned') then
     add(s, 'useful_ms', (t.gpus or 1) * (t.ran_ms or 0))
   end
-  unset(t, 'reaped')
+  if t.reaped then unset(t, 'reaped') end
   redis.call('ZADD', sweep_key(s.SID, 'ended'), NOW_MS, t.N)
   redis.call('HINCRBY', s.KEY, 'n_' .. state, 1)
   if t.checkpoint or t.artifacts or t.unstored then redis.call('SADD', sweep_key(s.SID, 'files'), t.N) end
   points().pack(t, last, last and {})
-  local new = changed(t)
-  for i = 1, #fields do new[#new + 1] = fields[i] end
-  t.state, t.event_ids = state, event_ids(t, state, unpack(fields, 1, told or #fields))
-  redis.call('HSET', t.KEY, 'state', state, 'closed', t.attempt, 'ended_ms', NOW_MS, 'event_ids', t.event_ids,
-    unpack(new))
-  save(t)
+  event(t, state, unpack(fields, 1, told or #fields))
+  save(t, 'state', state, 'closed', t.attempt, 'ended_ms', NOW_MS, unpack(fields))
+  t.state = state
 end
 
 -- Returns what ends a sweep's trials early: its metric with a rule (lib/early_termination.lua), a target, or both; nil

@@ -56,9 +56,9 @@ local function forget_after(t, step)
     local removed = cut(stream, step + 1)
     local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
     if newest then
-      redis.call('HSET', t.KEY, 'm:' .. name, newest[2][4])
+      set(t, 'm:' .. name, newest[2][4])
     elseif removed > 0 then
-      redis.call('HDEL', t.KEY, 'm:' .. name)
+      unset(t, 'm:' .. name)
     end
   end
 end
@@ -75,7 +75,7 @@ local function forget_points(t)
   local log = redis.call('HGET', record, LOG)
   redis.call('DEL', unpack(gone))
   if log then redis.call('HSET', record, LOG, log) end
-  redis.call('HDEL', t.KEY, unpack(fields))
+  unset(t, unpack(fields))
 end
 
 local MOST_POINTS = 1000  -- of a metric, unless a trial has many; a longer curve is thinned
@@ -216,5 +216,5 @@ local function pack_points(t, last, names)
   if #order > 0 then redis.call('HSET', record, unpack(fields)) end
 end
 
-return {LOG = LOG, metrics = metrics, rewind = rewind, rewind_to_checkpoint = rewind_to_checkpoint, cut = cut, forget = forget_points,
-  forget_after = forget_after, add = add_point, keep_usage = keep_usage, pack = pack_points}
+return {LOG = LOG, metrics = metrics, rewind = rewind, rewind_to_checkpoint = rewind_to_checkpoint, cut = cut,
+  forget = forget_points, forget_after = forget_after, add = add_point, keep_usage = keep_usage, pack = pack_points}

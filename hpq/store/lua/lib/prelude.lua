@@ -32,14 +32,16 @@ local MOST_DEMAND = 10000 -- entries of the list by which autoscalers read the d
 -- sweep was restored, assigns a number again.
 local function is_other_claim(t, nonce) return is_set(t.nonce) and t.nonce ~= nonce end
 
--- Records: a sweep or a trial as a table, read once. A field that its hash lacks is false or nil. Names in
--- capitals are no fields of the hash. `set`, `add` and `unset` change a record, `save` writes it. An ordinary
--- claim or commit writes its fields itself: memory for lists is most of the time of a script.
+-- Records: a sweep, a trial or a worker as a table, read once. A field that its hash lacks is nil. Names in
+-- capitals are no fields of the hash. `set`, `add` and `unset` change a record, and `save` writes it. Other commands
+-- write counts that no script reads first (HINCRBY), and records of which nothing was read.
 
--- Reads further fields into a record, which has a KEY.
+-- Reads further fields into a record, which has a KEY. What was changed and not saved stays.
 local function also(record, ...)
-  local fields, values = {...}, redis.call('HMGET', record.KEY, ...)
-  for i = 1, #fields do record[fields[i]] = values[i] end
+  local fields, values, changes = {...}, redis.call('HMGET', record.KEY, ...), record.CHANGES or {}
+  for i, field in ipairs(fields) do
+    if changes[field] == nil then record[field] = values[i] or nil end
+  end
   return record
 end
 
@@ -58,12 +60,13 @@ local function read_sweep(sid, ...)
   local s = {
     KEY = name, SID = sid,
     WAITING = redis.call('ZCARD', name .. ':waiting'), RUNNING = redis.call('ZCARD', name .. ':running'),
-    queue = f[1], owner = f[2], state = f[3], why = f[4], max_parallel = f[5], sampler = f[6], budget_ms = f[7],
-    may_run = f[8],
+    queue = f[1] or nil, owner = f[2] or nil, state = f[3] or nil, why = f[4] or nil, max_parallel = f[5] or nil,
+    sampler = f[6] or nil, budget_ms = f[7] or nil, may_run = f[8] or nil,
   }
-  for i = 1, select('#', ...) do s[select(i, ...)] = f[8 + i] end
+  for i, field in ipairs({...}) do s[field] = f[8 + i] or nil end
   if is_set(s.budget_ms) then
-    also(s, 'until_ms', 'spent_ms', 'useful_ms', 'started_ms', 'gpus', 'near_ms', 'dur_n', 'dur_sum', 'dur_sq', 'timeout_s')
+    also(s, 'until_ms', 'spent_ms', 'useful_ms', 'started_ms', 'gpus', 'near_ms', 'dur_n', 'dur_sum', 'dur_sq',
+      'timeout_s')
   end
   if is_set(s.sampler) then
     also(s, 'run_cap', 'no_more', 'suggest_until')
@@ -79,9 +82,9 @@ local function read_trial(sid, n, ...)
   local f = redis.call('HMGET', name, 'state', 'attempt', 'nonce', 'worker', 'host', 'claimed_ms',
     'reaped', 'closed', 'stop', 'seq', 'event_ids', 'charged_ms')
   local t = {
-    KEY = name, SID = sid, N = n, state = f[1], attempt = f[2], nonce = f[3], worker = f[4], host = f[5],
-    claimed_ms = f[6], reaped = f[7], closed = f[8], stop = f[9], seq = f[10], event_ids = f[11],
-    charged_ms = f[12],
+    KEY = name, SID = sid, N = n, state = f[1] or nil, attempt = f[2] or nil, nonce = f[3] or nil,
+    worker = f[4] or nil, host = f[5] or nil, claimed_ms = f[6] or nil, reaped = f[7] or nil, closed = f[8] or nil,
+    stop = f[9] or nil, seq = f[10] or nil, event_ids = f[11] or nil, charged_ms = f[12] or nil,
   }
   if t.seq or t.attempt ~= '1' or ... then
     also(t, 'resumes', 'checkpoint', 'checkpoint_step', 'artifacts', 'log_bytes', 'again', ...)
@@ -89,38 +92,45 @@ local function read_trial(sid, n, ...)
   return t
 end
 
--- A field that a batch sets a thousand times is written once: unpack() is limited.
+-- Sets a field; nil removes it. What a batch sets a thousand times is written once: unpack() is limited.
 local function set(record, field, value)
-  local new = record.NEW or {}
-  record[field], record.NEW, new[field] = value, new, value
+  local changes = record.CHANGES
+  if not changes then
+    changes = {}
+    record.CHANGES = changes
+  end
+  record[field], changes[field] = value, value or false
 end
 
 -- Adds to a whole number.
 local function add(record, field, by) set(record, field, int(tonumber(record[field] or 0) + by)) end
 
--- Removes fields that were read. Do not set them before the next `save`.
+-- Removes fields, also those that were not read.
 local function unset(record, ...)
-  for _, field in ipairs({...}) do
-    assert(record[field] ~= nil, field)
-    if record[field] then
-      record.GONE = record.GONE or {}
-      record[field], record.GONE[#record.GONE + 1] = false, field
+  for _, field in ipairs({...}) do set(record, field, nil) end
+end
+
+-- Writes the changes of a record, and further fields and values, which the record itself does not get: a change of
+-- each would cost more than the write.
+local function save(record, ...)
+  local changes = record.CHANGES
+  if not changes then
+    if ... then redis.call('HSET', record.KEY, ...) end
+    return
+  end
+  local new, n, gone, more = {}, 0, {}, {...}
+  for field, value in pairs(changes) do
+    if value then
+      new[n + 1], new[n + 2] = field, value
+      n = n + 2
+    else
+      gone[#gone + 1] = field
     end
   end
-end
-
--- Takes the changed fields of a record, as a list of fields and values.
-local function changed(record)
-  local list = {}
-  for field, value in pairs(record.NEW or {}) do list[#list + 1], list[#list + 2] = field, value end
-  record.NEW = nil
-  return list
-end
-
-local function save(record)
-  if record.NEW then redis.call('HSET', record.KEY, unpack(changed(record))) end
-  if record.GONE then redis.call('HDEL', record.KEY, unpack(record.GONE)) end
-  record.GONE = nil
+  for i = 1, #more do new[n + i] = more[i] end
+  record.CHANGES = nil
+  if #gone > 0 then redis.call('HDEL', record.KEY, unpack(gone)) end
+  if #new > 0 then redis.call('HSET', record.KEY, unpack(new)) end
 end
 
 -- Appends to the sweep's events; returns the id.
@@ -128,15 +138,13 @@ local function sweep_event(sid, what, n, attempt, ...)
   return redis.call('XADD', sweep_key(sid, 'events'), '*', 'e', what, 'n', n, 'a', attempt, ...)
 end
 
--- Appends an event of a trial; returns the new `event_ids`. A trial's hash keeps the ids of its own newest
--- ~120 events, so a reader of one trial does not read the events of all others.
-local function event_ids(t, what, ...)
+-- Appends an event of a trial. A trial's hash keeps the ids of its own newest ~120 events, so a reader of one trial
+-- does not read the events of all others.
+local function event(t, what, ...)
   local ids = (t.event_ids or '') .. sweep_event(t.SID, what, t.N, t.attempt, ...) .. ' '
   if #ids > 2000 then ids = string.sub(ids, string.find(ids, ' ', #ids - 2000, true) + 1) end
-  return ids
+  set(t, 'event_ids', ids)
 end
-
-local function event(t, what, ...) set(t, 'event_ids', event_ids(t, what, ...)) end
 
 -- Writes the state of a sweep (open, paused, held, stopped or cancelled) and, of one that is held or that its
 -- target stopped, why: an id of hpq/domain/stored_state.py `Cause`, a blank and a text.

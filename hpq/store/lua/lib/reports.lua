@@ -115,13 +115,13 @@ end
 -- Progress resets the count of lost workers: a checkpoint at a later step than all before. Without steps
 -- it is the second checkpoint of an attempt, as the first may be saved before training.
 local function take_checkpoint(t, batch)
-  local f = redis.call('HMGET', t.KEY, 'checkpoints', 'checkpoint_mark')
-  local nth, furthest, at = (f[1] or 0) + 1, tonumber(f[2] or 0), tonumber(batch.checkpoint_step)
+  also(t, 'checkpoints', 'checkpoint_mark')
+  local furthest, at = tonumber(t.checkpoint_mark or 0), tonumber(batch.checkpoint_step)
   files().add_store(t.SID, batch.checkpoint)
-  set(t, 'checkpoints', int(nth))
+  add(t, 'checkpoints', 1)
   if at > furthest then set(t, 'checkpoint_mark', int(at)) end
-  if at > furthest or (nth == 2 and batch.step == '0' and at == 0) then
-    redis.call('HDEL', t.KEY, 'lost', 'lost_hosts', 'c:killed')
+  if at > furthest or (t.checkpoints == '2' and batch.step == '0' and at == 0) then
+    unset(t, 'lost', 'lost_hosts', 'c:killed')
   end
   set(t, 'checkpoint', batch.checkpoint)
   set(t, 'checkpoint_step', batch.checkpoint_step)

@@ -75,4 +75,5 @@ local function bound_code()
   end
 end
 
-return {hold_code = hold_code, drop_code = drop_code, hold_ran_on = hold_ran_on, add_ran_on = add_ran_on, drop_ran_on = drop_ran_on, bound_code = bound_code}
+return {hold_code = hold_code, drop_code = drop_code, hold_ran_on = hold_ran_on, add_ran_on = add_ran_on,
+  drop_ran_on = drop_ran_on, bound_code = bound_code}

@@ -11,7 +11,7 @@ local function changing(s, change)
   local before, was_at_rest = demand(s), is_at_rest(s)
   change()
   save(s)
-  for name, value in pairs(read_sweep(s.SID)) do s[name] = value end
+  for name, value in pairs(read_sweep(s.SID)) do s[name] = value end  -- no field of a sweep is ever removed
   settle(s, before)
   if was_at_rest and not is_at_rest(s) then redis.call('DEL', key('notice', s.SID)) end
   return {s.queue, tickets(s)}
@@ -51,7 +51,8 @@ local function hold_damaged(sid, found)
   pcall(function()
     local s = also({KEY = sweep_key(sid)}, 'state')
     s.SID = sid
-    hold(s, 0, 0, 'damaged', 'its record in Redis was damaged; enqueue it again with --reuse: ' .. string.sub(why, 1, 300))
+    local told = 'its record in Redis was damaged; enqueue it again with --reuse: ' .. string.sub(why, 1, 300)
+    hold(s, 0, 0, 'damaged', told)
     save(s)
   end)
 end
