@@ -44,6 +44,7 @@ local function reuse_result(n, result)
     'step', result.step, 'reused', result.from, 'provenance', ran_on, unpack(result.metrics))
   if is_set(result.seed) then set(t, 'seed', result.seed) end
   reports().take_metric_order(s, result.metric_order)
+  if is_set(result.run_info) then reports().take_run_info(s, t, result.run_info) end
   redis.call('ZADD', sweep_key(sid, 'ended'), NOW_MS, n)
   redis.call('HINCRBY', name, 'n_finished', 1)
   if is_set(s.goal) and result.objective ~= '' and not result.infeasible then rank(s, n, result.objective) end

@@ -225,6 +225,7 @@ def encode_result(trial: TrialView, sweep: RunnableSweep) -> str:
         "metrics": metrics,
         "metric_order": METRIC_BREAK.join(trial.metrics),
         "provenance": trial.provenance,
+        "run_info": dumps_in_order(trial.run_info) if trial.run_info else "",
         "seed": "" if trial.seed is None else str(trial.seed),
     }
     return dumps_in_order(record)

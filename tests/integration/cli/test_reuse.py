@@ -89,6 +89,21 @@ def test_results_of_the_same_code_are_taken_and_say_where_they_come_from(
     assert desk.reader.trials.get(TrialId(sweep=third, number=1)).reused == f"{old}/2"
 
 
+def test_a_copy_has_the_name_tags_and_project_of_the_run_that_trained(
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
+) -> None:
+    desk.sweep(GRID)
+    run = {"name": "brisk-1", "tags": ["base"], "project": "thesis"}
+    claim = take()
+    assert isinstance(claim, Claim)
+    store.beat(claim, who, ReportBatch(seq=1, run_info=json.dumps(run)), lease_ms=30_000)
+    end(store, claim, 0.3)
+    new = desk.sweep(WIDER.replace("2.0", "1"), "--reuse")
+    copy = desk.reader.trials.get(TrialId(sweep=new, number=1))
+    assert (copy.reused, copy.run_name, copy.run_tags) == (str(claim.trial), "brisk-1", ("base",))
+    assert desk.reader.sweeps.get(new).project == "thesis"
+
+
 def test_a_result_that_was_taken_is_trained_after_a_retry(
     desk: Desk, store: TrialStore, who: WorkerPresence, take: Take, control: SweepControl
 ) -> None:

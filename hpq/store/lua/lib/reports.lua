@@ -205,4 +205,4 @@ local function add_points(t, batch, full)
 end
 
 return {is_new = is_new, add_log = add_log, pack_log = pack_log, take_batch = take_batch, add_points = add_points,
-  take_metric_order = take_metric_order}
+  take_metric_order = take_metric_order, take_run_info = take_run_info}
