@@ -74,7 +74,7 @@ def test_the_first_screen_answers_both_questions(show: Open) -> None:
     best = data.status.best[0]
     assert f"#{best.id.number}" in shown.text(".winner h2")
     said = shown.text("h1")
-    assert "is the best of 16 results" in said and "too few trials to tell which" in said
+    assert "is the best of 16 results" in said and "unclear which parameter matters" in said
     for name, value in best.params.items():
         assert name in shown.text(".winner") and str(value) in shown.text(".winner")
     for query in (".winner .command", ".winner .evidence", ".bars", "#curves .u-wrap"):

@@ -13,7 +13,7 @@ import pytest
 from hpq.domain.stored_state import StoredState
 from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Json
-from hpq_views.analysis.importance import Importance, Share, importance_of
+from hpq_views.analysis.importance import UNCLEAR, Importance, Share, importance_of
 from tests.support.libraries import needs
 
 pytestmark = needs("sklearn")
@@ -80,6 +80,7 @@ def test_few_sets_and_noise_cannot_tell() -> None:
     rows = [{"x": rng.random(), "y": rng.random()} for _ in range(40)]
     noise = importance_of(_sweep("x", "y"), rows, [rng.random() for _ in rows])
     assert noise.shares == () and noise.verdict == noise.why_none
+    assert noise.answer.startswith(UNCLEAR)
     assert noise.r2 is not None and noise.r2 < 0.3
 
 
@@ -142,6 +143,7 @@ def test_an_answer_names_one_parameter_or_says_once_that_there_are_too_few_trial
     assert "lr or width" in rivals and "%" not in rivals
     nothing = answer(("lr", 0.0, 0.86), ("width", 0.0, 0.8))
     assert "lr" not in nothing and "%" not in nothing
+    assert all(one.startswith(UNCLEAR) for one in (rivals, nothing))
 
 
 @pytest.mark.parametrize("goal", list(Goal))
@@ -174,3 +176,5 @@ def test_replicates_count_as_settings() -> None:
         assert f" on 32 {noun}" in importance_of(sweep, *every).verdict
         few = ([*rows[:3]] * replicates, values[:3] * replicates)
         assert f"8 different {noun}, has 3" in importance_of(sweep, *few).verdict
+    again = importance_of(_sweep("lr", "width"), [*rows, *rows[:5]], [*values, *values[:5]])
+    assert " on 32 different ones of 37 trials" in again.verdict

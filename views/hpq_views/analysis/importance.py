@@ -28,6 +28,7 @@ from hpq.private_files import replace_private
 from hpq_views.text.text import clean, number, value
 
 MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown
+UNCLEAR = "unclear which parameter matters"  # what every view says, before the reason
 _TREES = 100
 _SHUFFLES = 5
 _BOOTSTRAPS = 200
@@ -79,6 +80,7 @@ class Importance:
     why_none: str = ""
     looked: str = ""
     noun: str = "trial"  # what a set is called: with replicates, a setting
+    results: int = 0  # of which sets with equal parameters are one, by their mean
 
     def of_param(self, name: str) -> Share | None:
         """Return the share of a parameter; None if it is unknown."""
@@ -91,16 +93,16 @@ class Importance:
 
     @property
     def answer(self) -> str:
-        """`lr explains 71% (55–82%)`, or the parameters whose intervals overlap."""
+        """`lr explains 71% (55–82%)`, or why that is unclear."""
         if not self.shares:
             return self.why_none
         rivals = [one for one in self.shares[:3] if one.high >= self.shares[0].low]
         if self.is_clear:
             return f"{clean(rivals[0].param)} explains {rivals[0].share:.0%} ({rivals[0].range})"
         if rivals[0].low < _NEXT_TO_NOTHING:  # its bars show 0 to 86 %, which is no answer
-            return "too few trials to tell which parameter matters"
+            return f"{UNCLEAR}: each may explain next to nothing"
         names = " or ".join(clean(one.param) for one in rivals)
-        return f"{names}: too few trials to tell which matters more"
+        return f"{UNCLEAR} more, {names}: their intervals overlap"
 
     @property
     def verdict(self) -> str:
@@ -111,12 +113,19 @@ class Importance:
     def rests(self) -> str:
         """`R² 0.85 on 64 trials`: on what the shares rest; "" if there are none."""
         sample = f"{self.sets:,} of " if self.sets < self.of else ""
-        return f"R² {self.r2:.2f} on {sample}{self.of:,} {self.noun}s" if self.shares else ""
+        every = _sets_of(self.of, self.results, self.noun)
+        return f"R² {self.r2:.2f} on {sample}{every}" if self.shares else ""
 
     @property
     def negligible(self) -> frozenset[str]:
         """The parameters that explain next to nothing."""
         return frozenset(one.param for one in self.shares if one.is_negligible)
+
+
+def _sets_of(count: int, results: int, noun: str) -> str:
+    """Return `64 trials`, or `10 different ones of 12 trials` if some have equal parameters."""
+    is_same = noun != "trial" or results <= count
+    return f"{count:,} {noun}s" if is_same else f"{count:,} different ones of {results:,} {noun}s"
 
 
 def _noun(sweep: SweepView) -> str:
@@ -148,6 +157,7 @@ def importance_of(
     means = [(params, math.fsum(v / len(same) for v in same)) for params, same in merged.values()]
     stride = max(1, math.ceil(len(means) / _MOST_SETS))
     rows, count = means[::stride], len(means)
+    results = sum(len(same) for _, same in merged.values())
     derived = sweep.spec.get("derive")  # functions of other parameters
     names = [n for n in sweep.varying if not (isinstance(derived, dict) and n in derived)]
     columns = {name: _column([params.get(name) for params, _ in rows]) for name in names}
@@ -168,18 +178,24 @@ def importance_of(
     except ImportError:
         lacks = f"not computed; run: {install_command('scikit-learn')}"
         return Importance(sets=count, why_none=lacks)
-    results = _ranks([objective for _, objective in rows])
-    r2, shares = _permuted(numpy, forest, varying, results)
+    ranks = _ranks([objective for _, objective in rows])
+    r2, shares = _permuted(numpy, forest, varying, ranks)
     if not r2 >= MIN_R2:  # also NaN, of results near the largest number
         words = (
-            f"unknown: the model of {count:,} {_noun(sweep)}s predicts too little"
+            f"{UNCLEAR}: the model of {_sets_of(count, results, _noun(sweep))} predicts too little"
             f" (R² {r2:.2f} < {MIN_R2})"
         )
         found = Importance(sets=len(rows), of=count, r2=r2, why_none=words)
     else:
         looked = _where_it_looked(sweep, shares[0].param, [params for params, _ in means])
         found = Importance(
-            sets=len(rows), of=count, r2=r2, shares=shares, looked=looked, noun=_noun(sweep)
+            sets=len(rows),
+            of=count,
+            r2=r2,
+            shares=shares,
+            looked=looked,
+            noun=_noun(sweep),
+            results=results,
         )
     if file is not None:
         _keep(file, digest, found)

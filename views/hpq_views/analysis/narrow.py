@@ -92,7 +92,7 @@ def why_not(sweep: SweepView, settings: Settings, importance: Importance) -> str
         return f"{has}; a narrower range needs {MIN_SETS}, {_LEAST} of them feasible"
     if importance.shares or len(sweep.varying) == 1:
         return ""
-    return f"does not tell which parameter matters: {importance.answer}"
+    return f"narrows no parameter: {importance.answer}"
 
 
 def narrow(sweep: SweepView, settings: Settings, importance: Importance) -> list[Narrowed]:
@@ -173,10 +173,10 @@ def _why_kept(
         return ""
     share = importance.of_param(param)
     if share is None:
-        return "its importance is unknown"
+        return "it is unclear whether it matters"
     if share.is_negligible:
         return f"it hardly matters ({share.range})"
-    return "" if share.matters else f"it is not clear whether it matters ({share.range})"
+    return "" if share.matters else f"it is unclear whether it matters ({share.range})"
 
 
 def _narrowed(

@@ -59,7 +59,7 @@ def comparison_cells(
 ) -> dict[str, str]:
     """Return what a comparison tells of a sweep, by label; `found` takes seconds to compute."""
     matters = found.shares[0] if found.is_clear else None
-    words = f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown"
+    words = f"{clean(matters.param)} {matters.share:.0%}" if matters else "unclear"
     return {**result_cells(summary, best, state), "main parameter": words}
 
 

@@ -23,7 +23,7 @@ def print_narrowed(session: Session, sweep: SweepView, output: Format) -> None:
 
     Raises:
         UserError: the sweep has several metrics, or its file lists parameter sets.
-        HpqError: its results are too few, or do not tell which parameter matters.
+        HpqError: its results are too few, or it is unclear which parameter matters.
     """
     if sweep.objectives:
         text = f"{sweep.id} has several metrics, so no setting is the best; hpq best {sweep.id}"

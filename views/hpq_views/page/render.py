@@ -21,6 +21,7 @@ from hpq.domain.trial import flatten
 from hpq.notice import plural
 from hpq.store.wire.fields import MOST_TEXT
 from hpq_views.analysis.early_termination import describe_target
+from hpq_views.analysis.importance import UNCLEAR
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.command_output.comparison import comparison_cells
@@ -29,7 +30,7 @@ from hpq_views.command_output.summary_page import saved_lines
 from hpq_views.page.sweep_data import SweepData, encode_sweep
 from hpq_views.stored_files import has_file
 from hpq_views.text.style import plain
-from hpq_views.text.text import clean, duration, failure_words, size, value
+from hpq_views.text.text import clean, duration, failure_words, measure, size, value
 from hpq_views.why.verdict import (
     needed_actions,
     state_counts,
@@ -234,7 +235,7 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
         members, every = len(data.front.trials), len(data.front.points)
         are = plural(every, "result is", "results are")
         parts.append((f"{members:,} of {every:,} {are} on the front", True))
-        parts += [(f"; hypervolume {data.volumes[-1][1]:.3f}", False)] if data.volumes else []
+        parts += [(f"; hypervolume {measure(data.volumes[-1][1])}", False)] if data.volumes else []
     elif best is not None and best.objective is not None and sweep.metric:
         rest = f" is the best of {data.standings}" if ranked > 1 else " is the only result"
         result = TrialRow(trial=best, sweep=sweep).objective
@@ -254,7 +255,7 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
     elif found.shares:
         parts += [("; ", False), (found.answer, True)]
     elif ranked and len(sweep.varying) > 1:
-        parts.append(("; the trials do not tell which parameter matters", False))
+        parts.append((f"; {UNCLEAR}", False))
     if counts.failed and best is not None:
         done = counts.progress[0]
         trials = plural(done, "trial")

@@ -153,6 +153,7 @@ class TrialData:
             {
                 "name": clean(c.metric),
                 "by": clean(self.trial.axis_of(c.metric)),
+                "last": self.row.metric(c.metric),  # as the table has it, also -inf
                 "log": is_wide(c.values),
                 **_columns(c, most),
             }
