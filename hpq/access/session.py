@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 from hpq.access import connection_record
 from hpq.access.connection_record import ConnectionRecord
 from hpq.code.signing import RowSigner, unverified
-from hpq.domain.durations import iso
+from hpq.domain.durations import clock
 from hpq.domain.sweep import SweepView
 from hpq.errors import DecodeError, Forbidden, OutOfReach
 from hpq.notice import Notice, warn
@@ -195,9 +195,8 @@ class _SeenData:
 def _went_back(after_ms: int) -> Notice:
     """Return the notice of a server that lost what was written after this time; 0: all data."""
     if after_ms:
-        lost = (
-            f"what was written after {iso(after_ms)}: the server restarted without its last writes"
-        )
+        lost = f"what was written after {clock(after_ms)}: "
+        lost += "the server restarted without its last writes"
         then = "trials whose results are lost run again; `hpq ls` lists the sweeps that are left"
     else:
         lost = "all sweeps: the server restarted empty"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
+from hpq.domain.durations import clock
 from hpq.domain.usage import short
 from hpq.notice import plural
 
@@ -91,11 +91,6 @@ class Budget:
             return f"{bound}=none"
         more = short(1.5 * max(self.budget_ms, self.spent_ms + self.trial_ms) / HOUR_MS)
         return f"{bound}={more}"
-
-
-def clock(ms: int) -> str:
-    """Return a time as this machine's clock shows it, with the distance to UTC."""
-    return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(" ", "minutes")
 
 
 EVERYBODY = "*"  # the owner whose limits are those of all without an own value

@@ -64,5 +64,10 @@ def text(seconds: float) -> str:
 
 
 def iso(ms: int) -> str | None:
-    """Format a time in milliseconds as ISO 8601 in UTC; None for 0."""
+    """Format a time in milliseconds for programs, as ISO 8601 in UTC; None for 0."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat("T", "milliseconds") if ms else None
+
+
+def clock(ms: int) -> str:
+    """Format a time for people, by this machine's clock with the distance to UTC; "" for 0."""
+    return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(" ", "minutes") if ms else ""

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import re
+import time
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -35,6 +37,18 @@ from tests.support.golden import Golden
 from tests.support.views import held, sweep_view, trial_view
 
 NOW = 1_000_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def utc() -> Iterator[None]:
+    """Times are of this zone, as in the golden file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
 VARYING = ("max_learning_rate", "batch_size", "optimizer")
 
 

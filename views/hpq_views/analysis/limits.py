@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hpq.domain import durations
-from hpq.domain.budget import Budget, Owner, clock
+from hpq.domain.budget import Budget, Owner
 from hpq.domain.sweep import SweepView
 from hpq.domain.usage import short
 from hpq.errors import Forbidden
@@ -40,7 +40,7 @@ def _word(field: str, text: str) -> str:
             return durations.text(float(text))
         if field == "budget_ms":
             return f"{Budget(budget_ms=int(text)).gpu_hours:.6g}"
-        return (clock(int(text)) if text else "none") if field == "until_ms" else text
+        return (durations.clock(int(text)) if text else "none") if field == "until_ms" else text
     except ValueError:  # another client wrote it
         return text
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from hpq.domain.attempt import REASON_WORDS, curve_points
-from hpq.domain.durations import iso
+from hpq.domain.durations import clock
 from hpq.domain.metric_spelling import metric_warning
 from hpq.domain.sweep import AppendedFile, Metric, SweepView
 from hpq.domain.trial import FailureKind, Params, Point, TrialView, flatten
@@ -96,7 +96,7 @@ def sweep_lines(
             "history": sweep.history,
             "method": f"{sweep.method}, seed {sweep.seed}" + _sampling(sweep),
             "varied": " ".join(sweep.varying),
-            "created": iso(sweep.created_ms) or "",
+            "created": clock(sweep.created_ms),
             "file digest": sweep.digest,
         }
     )
@@ -107,7 +107,7 @@ def sweep_lines(
     else:
         yield from _facts("file", sweep.spec)
     for file in sweep.files:
-        yield from _section(f"file of {iso(file.at_ms)}: {file.added} added", _file(file))
+        yield from _section(f"file of {clock(file.at_ms)}: {file.added} added", _file(file))
     yield from _facts("provenance", origin)
 
 
@@ -185,8 +185,8 @@ def _trial_head(row: TrialRow, place: str) -> dict[str, str | Span]:
         "infeasible": Span(row.unmet, Style.YELLOW),
         "attempt": str(trial.attempt),
         "worker": row.worker,
-        "started": iso(trial.claimed_ms) or "",
-        "ended": iso(trial.ended_ms) or "",
+        "started": clock(trial.claimed_ms),
+        "ended": clock(trial.ended_ms),
         "time": row.total_time,
         "step": row.step,
     }

@@ -32,7 +32,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from hpq.access.session import Session
-from hpq.domain.durations import iso
+from hpq.domain.durations import clock, iso
 from hpq.domain.status import UnreadableSweep
 from hpq.domain.sweep import Counts
 from hpq.domain.trial import TrialId
@@ -292,7 +292,7 @@ class Dashboard:
             if isinstance(sweep, UnreadableSweep):
                 cells[other] = clean(str(sweep.notice))
             else:
-                cells[age] = _TIME.format(*[iso(sweep.created_ms)] * 2)
+                cells[age] = _TIME.format(iso(sweep.created_ms), clock(sweep.created_ms))
                 cells[ended] = _progress(sweep.counts, cells[ended])
                 # A narrow column breaks between states, not between a number and its state.
                 cells[other] = cells[other].replace(" ", _NBSP).replace(f",{_NBSP}", ", ")

@@ -14,7 +14,7 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from hpq.domain.durations import iso
+from hpq.domain.durations import clock, iso
 from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import flatten
@@ -117,7 +117,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters |= {"clean": clean, "duration": duration, "value": value}
-    found.filters |= {"iso": iso, "flatten": flatten, "plain": plain, "size": size}
+    found.filters |= {"iso": iso, "clock": clock, "flatten": flatten, "plain": plain, "size": size}
     found.globals |= {
         "plural": plural,
         "lead_of": lead_of,
