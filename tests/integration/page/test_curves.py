@@ -204,6 +204,14 @@ def test_replicates_are_a_group_by_default(show) -> None:
     assert "2 groups of 6 trials" in shown.text("#curves-n")
 
 
+def test_a_panels_switch_has_the_width_of_its_word_and_stays_beside_a_long_name(show) -> None:
+    for width in (390, 1280):
+        shown = show(sweep(metric="val/accuracy_of_a_long_name_with_many_words"), width=width)
+        one, close = (shown.page.locator(f"#curves figcaption {q}") for q in ("b", "button"))
+        box, name = close.first.bounding_box(), one.bounding_box()
+        assert box["width"] < 60 and box["y"] < name["y"] + name["height"]
+
+
 def test_a_group_of_replicates_has_the_name_of_its_parameters(show) -> None:
     sets: list[Params] = [{"lr": lr, "epochs": 9} for lr in (0.1, 0.1, 0.2, 0.2)]
     data = sweep(sets=sets)

@@ -377,6 +377,41 @@ def test_a_sweeps_page_draws_what_its_trials_used_when_it_is_chosen(
     assert shown.page.evaluate("location.hash") == again and shown.messages == []
 
 
+def test_what_trials_use_is_offered_while_the_first_of_them_run_and_in_the_report(
+    serve, sweep_of, begin, store, who, hpq, tmp_path: Path, tab: Callable[..., Tab]
+) -> None:
+    sweep: SweepView = sweep_of(3)
+    claim = begin(0.1, 0.2)
+    served = serve()
+    at = served.moment(sweep.id)
+    used = UsageCurves(seconds=(1, 3), values={"rss_gb": (1, 2)})
+    store.beat(claim, who, ReportBatch(seq=2, step=3, usage=used), lease_ms=30_000)
+    assert served.patch(sweep.id, at)["system"] == {"_system/rss_gb": "memory, GiB"}
+    file = tmp_path / "report.html"
+    hpq("report", sweep.id, "--out", str(file))
+    lines = "document.querySelector('[data-panel=\"_system/rss_gb\"] .lines')?.chart?.shown?.lines"
+    for shown in (served.show(tab(), f"/sweep/{sweep.id}"), tab().open(file.as_uri())):
+        shown.page.select_option("#metric", label="memory, GiB")
+        shown.until(f"{lines}?.length === 1")
+        assert shown.page.evaluate(f"[{lines}[0].x, {lines}[0].y]") == [
+            pytest.approx([1, 3], abs=1e-3), pytest.approx([1, 2], abs=1e-3),
+        ]  # fmt: skip
+        assert shown.messages == []
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_phone_shows_the_best_values_of_the_list_without_a_swipe(
+    width: int, serve, sweep_of, begin, store: TrialStore, tab: Callable[..., Tab]
+) -> None:
+    sweep_of(2, note="a long note of this sweep " * 9, tags=("one", "two"))
+    end(store, begin(0.1, 0.5), 0.5)
+    shown = serve().show(tab(width=width, height=844))
+    box = shown.page.locator("tbody .of-best").bounding_box()
+    assert box and box["x"] + box["width"] < width and shown.text("tbody .of-best") == "0.5000"
+    sideways = "document.querySelector('#listing').scrollWidth"
+    assert shown.page.evaluate(f"{sideways} <= document.querySelector('#listing').clientWidth")
+
+
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )

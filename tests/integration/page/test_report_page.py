@@ -63,7 +63,7 @@ def best_of(shown: Tab, plot: str = "progress-plot") -> list[list[float]]:
 def dots_of(shown: Tab) -> dict[str, list[float]]:
     """Return place and value of each result in the chart of the best value so far."""
     lines = "document.querySelector('#progress-plot').chart.shown.lines"
-    dots = f"{lines}.filter((one) => one.width === 1 && one.name)"
+    dots = f"{lines}.filter((one) => one.width === 2 && one.name)"
     return dict(shown.page.evaluate(f"{dots}.map(({{ name, x, y }}) => [name, [x[0], y[0]]])"))
 
 

@@ -69,7 +69,7 @@ def test_an_expression_keeps_its_trials_as_the_terminal_does(
         shown.until(f"{NUMBERS} === '{want}'")
         assert shown.text("#table-n") == f"{len(want.split())} of 4"
         dots = "document.querySelector('#progress-plot').chart.shown.lines"
-        dots += ".filter((one) => one.width === 1).length"
+        dots += ".filter((one) => one.width === 2).length"
         shown.until(f"{dots} === {len(want.split())}")
     type_where(shown, "loss < 0.05 or loss > 0.35")
     shown.until(f"{NUMBERS} === '1'")

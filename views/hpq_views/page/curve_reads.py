@@ -65,9 +65,15 @@ def read_usage(reader: StoreReader, trials: Sequence[TrialView]) -> dict[int, Us
     }
 
 
-def system_metrics(trials: Sequence[TrialView]) -> dict[str, str]:
-    """Return the name and the title of each reading of trials that have ended."""
-    known = {name for trial in trials for name in trial.usage}
+def readings_of(reader: StoreReader, running: Sequence[TrialView]) -> frozenset[str]:
+    """Return the names of what running trials have used so far."""
+    every = read_usage(reader, running).values()
+    return frozenset(name for used in every for name in used.values)
+
+
+def system_metrics(trials: Sequence[TrialView], running: Collection[str]) -> dict[str, str]:
+    """Return the name and the title of each reading of trials that have ended or are running."""
+    known = {name for trial in trials for name in trial.usage}.union(running)
     return {
         _SYSTEM + name: f"{title}, {unit}" if unit else title
         for name, (title, unit) in SYSTEM.items()

@@ -16,7 +16,7 @@ from hpq.domain.trial import TrialView
 from hpq.errors import OutOfReach
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
-from hpq_views.page.curve_reads import step_metrics, system_metrics
+from hpq_views.page.curve_reads import step_metrics
 from hpq_views.page.curves import pack_curves
 from hpq_views.page.render import comparison_row, sweep_head
 from hpq_views.page.sweep_data import (
@@ -183,7 +183,7 @@ class LiveSweep(Polled):
             "objectives": encode_objectives(data),
             "metrics": data.metrics,
             "by": step_metrics(data.trials, data.metrics),
-            "system": system_metrics(data.trials),
+            "system": data.system,
             "trials": encode_trials(data.sweep, trials, data.names, data.rivals),
             "curves": pack_curves(curves, data.is_log, data.points, data.longest),
             "row": list(comparison_row(data).values()),

@@ -44,7 +44,7 @@ def read_report(session: Session, sid: str) -> SweepData:
     reader = session.reader
     data = read_sweep(reader, sid, session.settings, most_points=MOST_POINTS)
     shown = data.sweep.metric.name if data.sweep.metric else ""
-    others = [*(name for name in data.metrics if name != shown), RUNTIME]
+    others = [*(name for name in data.metrics if name != shown), RUNTIME, *data.system]
     data = replace(data, more=read_more(reader, data.sweep, data.drawn, others))
     trials = {trial.id.number: trial for trial in data.trials}
     best = data.members or data.standings.best(trials, _PAGES)

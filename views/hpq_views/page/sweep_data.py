@@ -51,6 +51,7 @@ class SweepData:
     front_of_all: Front | None = None  # likewise
 
     more: Mapping[str, Mapping[int, Curve]] = field(default_factory=dict)  # of other metrics
+    readings: frozenset[str] = frozenset()  # of running trials, while none with any has ended
     pages: Mapping[int, str] = field(default_factory=dict)  # of trials, in a file: HTML
     points: int = POINTS  # at most, of a curve
     longest: int = 0  # values of a curve before it was thinned
@@ -75,6 +76,11 @@ class SweepData:
     def sweep(self) -> SweepView:
         """The sweep."""
         return self.status.sweep
+
+    @property
+    def system(self) -> dict[str, str]:
+        """Name and title of what trials used of their machines."""
+        return system_metrics(self.trials, self.readings)
 
     @property
     def command(self) -> str:
@@ -175,7 +181,7 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "metrics": data.metrics,
         "table": encode_table(data.standings, data.trials, "", data.metrics) if data.more else None,
         "pages": [*data.pages],
-        "system": {} if data.more else system_metrics(data.trials),  # a file has none
+        "system": data.system,
         "by": step_metrics(data.trials, data.metrics),
         "more": {name: pack_curves(some, None, points) for name, some in data.more.items()},
         "scale": encode_scale(data),

@@ -14,7 +14,7 @@ from hpq_views.analysis.rank_results import result_of
 from hpq_views.analysis.selection import read_front
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.analysis.winner_evidence import MOST_JUDGED, judge_winner
-from hpq_views.page.curve_reads import read_first
+from hpq_views.page.curve_reads import read_first, readings_of
 from hpq_views.page.curves import POINTS, Curve, points_of, thinned
 from hpq_views.page.sweep_data import SweepData
 
@@ -136,6 +136,9 @@ def _read(
     for number, curve in read_first(reader, status.sweep, fresh):
         longest = max(longest, len(curve))
         curves[number] = thinned(curve, points)
+    readings = before.readings if before else frozenset[str]()
+    if not readings and not any(trial.usage for trial in trials.values()):
+        readings = readings_of(reader, status.running[:1])
     news = [*(t.objective for t in fresh), *(v for curve in curves.values() for _, v in curve)]
     every = [trials[n] for n in sorted(trials)]
     data = SweepData(
@@ -144,6 +147,7 @@ def _read(
         curves={**(before.curves if before else {}), **curves},
         winner=None,
         unshown=unshown,
+        readings=readings,
         known=known,
         cache=settings.cache,
         of_all=of_all,

@@ -365,13 +365,18 @@ const charts = {
       mark: (i) => [[[a.place(i)], [b.place(i)]]],
       layout: layout(380, {
         margin: { l: 74, r: 16, t: 8, b: 50 },
-        xaxis: paramAxis(
-          a,
-          points.some((p) => p[0] < 0),
-        ),
+        xaxis: {
+          tickangle: 0,
+          ...paramAxis(
+            a,
+            points.some((p) => p[0] < 0),
+            70 / $('#pair-plot').clientWidth,
+          ),
+        },
         yaxis: paramAxis(
           b,
           points.some((p) => p[1] < 0),
+          0.05,
         ),
       }),
     };

@@ -148,7 +148,7 @@ class LineChart {
   }
 
   // `lines` and `bands` in the order of drawing; a band has `low` and `high` in place of `y`.
-  // `x` and `y` have a name; `y.kept` are values that no fit leaves out; `view` has the ranges
+  // `x` and `y` have a name; `x.isWhole` has marks of whole numbers only; `y.kept` are values that no fit leaves out; `view` has the ranges
   // that a zoom chose; `notes` stand below, after what the axis leaves out.
   draw(shown) {
     this.shown = shown;
@@ -218,7 +218,8 @@ class LineChart {
           ...axis,
           size: 26,
           label: x.name,
-          splits: (u, _, low, high) => ticks(low, high, Math.max(2, width / 90)),
+          splits: (u, _, low, high) =>
+            ticks(low, high, Math.max(2, width / 90)).filter((v) => !x.isWhole || v % 1 === 0),
           values: (u, at) => at.map(x.text ?? stepText),
         },
         {

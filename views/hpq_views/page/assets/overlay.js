@@ -54,7 +54,7 @@ const overlay = {
         })),
         kept = lines.map(({ y }) => y.at(-1)); // what is compared
       overlay.show(best, lines, {
-        x: { name: 'results' },
+        x: { name: 'results', isWhole: true },
         y: { name: `best ${name} so far`, log: isLog, kept },
       });
     }

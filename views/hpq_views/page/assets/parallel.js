@@ -166,8 +166,12 @@ function drawAxis(pen, axis, k, gap, high) {
     Object.assign(pen, { fillStyle: style, globalAlpha: 1 });
     pen.fillText(text, x, y);
   };
-  for (const [at, text] of axis.marks)
-    halo(short(text, pen, room), axis.x + 6, S.toY(at) + 4, css('--soft'));
+  let last = Infinity; // texts nearer than a line stand on each other
+  for (const [at, text] of [...axis.marks].sort((a, b) => a[0] - b[0])) {
+    if (last - S.toY(at) < 13) continue;
+    last = S.toY(at);
+    halo(short(text, pen, room), axis.x + 6, last + 4, css('--soft'));
+  }
   const kind = axis.kind === 'log' ? ' (log)' : '',
     edge = k && isLast;
   pen.textAlign = edge ? 'right' : 'left';

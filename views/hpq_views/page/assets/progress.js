@@ -37,7 +37,7 @@ const progress = {
       heading: 'Hypervolume over trials',
       words: 'the share of the space between best and worst that the front dominates',
       lines: [{ x, y, isStep: true, color: css('--ink'), width: 2, name }],
-      x: { name: 'results' },
+      x: { name: 'results', isWhole: true },
       y: { name },
     };
   },
@@ -50,11 +50,13 @@ const progress = {
       better = line.y.filter((v, k) => k && v !== line.y[k - 1]).length;
     if (!places.size) return null;
     const dot = (i) => ({ x: [places.get(i)], y: [d.y[i]], i, name: `#${d.trials.n[i]}` });
-    const lines = some.flatMap((i) => [
-      ...(spread ? [progress.bar(places.get(i), d.y[i], spread(i))] : []),
-      { ...dot(i), color: color(i, 0.85), width: 1, about: () => about(i) },
-    ]);
-    lines.push({ ...line, color: css('--ink'), width: 2, name: 'best so far' });
+    const lines = [
+      { ...line, color: css('--ink'), width: 1.6, name: 'best so far' },
+      ...some.flatMap((i) => [
+        ...(spread ? [progress.bar(places.get(i), d.y[i], spread(i))] : []),
+        { ...dot(i), color: color(i, 0.85), width: 2, about: () => about(i) },
+      ]),
+    ];
     const lead = d.lead[S.sel];
     if (places.has(lead)) lines.push({ ...dot(lead), color: css('--ink'), width: 7 });
     return {
@@ -63,7 +65,7 @@ const progress = {
         (some.length < places.size ? `${shown(some.length, places.size)}; ` : '') +
         `${count(better)} improvement${better === 1 ? '' : 's'} on the first result`,
       lines,
-      x: { name: 'results, in the order of their end' },
+      x: { name: 'results, in the order of their end', isWhole: true },
       y: { name: d.metric, log: d.log, kept: line.y.slice(-1) },
     };
   },

@@ -329,7 +329,7 @@ const panel = {
     tools.append(over, el('button', 'Close'));
     const rows = [
       ['state', d.states[t.state[i]]],
-      ...d.measured.map((one, k) => [one.name, num(d.front ? t.all[i][k] : t.y[i], 6)]),
+      ...d.measured.map((one, k) => [one.name, measure(d.front ? t.all[i][k] : t.y[i])]),
       ...(d.replicates > 1
         ? [
             ['seed', t.seed[i]],
@@ -345,7 +345,7 @@ const panel = {
         .slice(0, 3 * WIDE)
         .map((a) => [
           a.name,
-          a.values[i] === null ? 'none' : num(a.values[i], 6),
+          a.values[i] === null ? 'none' : num(a.values[i]),
           best !== undefined && a.values[i] !== a.values[best],
         ]),
       ['step', t.step[i] || ''],
@@ -361,7 +361,7 @@ const panel = {
             text +
               (differs
                 ? `  (${d.front ? `#${t.n[best]}` : 'the best'}: ` +
-                  (num(d.axes.find((a) => a.name === label)?.values[best], 4) ?? 'none') +
+                  (num(d.axes.find((a) => a.name === label)?.values[best]) || 'none') +
                   ')'
                 : ''),
           ),
