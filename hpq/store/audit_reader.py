@@ -55,6 +55,7 @@ class SweepCounters:
     ended: int = 0
     identities: int | None = None  # None: not read
     ends: Mapping[TrialState, int] = field(default_factory=dict)  # n_finished, n_failed, …
+    is_pending: bool = True  # claims look at the sweep
 
 
 class AuditReader:
@@ -65,7 +66,7 @@ class AuditReader:
         self._keys = keys
         self._check_of = check_of
 
-    def counters(self, sid: str) -> SweepCounters:
+    def counters(self, sid: str, queue: str) -> SweepCounters:
         """Return the sizes of a sweep's sets, and its counters."""
         key = self._keys.sweep(sid)
         pipe = self._redis.pipeline(transaction=False)
@@ -74,7 +75,8 @@ class AuditReader:
             pipe.zcard(self._keys.sweep(sid, index))
         pipe.scard(self._keys.sweep(sid, "ids"))
         pipe.hmget(self._keys.sweep(sid), [f"n_{end}" for end in _ENDS])
-        total, waiting, running, dropped, ended, identities, ends = pipe.execute()
+        pipe.zscore(self._keys.queue(queue, "pending"), sid)
+        total, waiting, running, dropped, ended, identities, ends, place = pipe.execute()
         return SweepCounters(
             total=total,
             waiting=waiting,
@@ -83,6 +85,7 @@ class AuditReader:
             ended=ended,
             identities=identities,
             ends={end: self._count(key, n) for end, n in zip(_ENDS, ends, strict=True)},
+            is_pending=place is not None,
         )
 
     @staticmethod

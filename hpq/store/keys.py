@@ -10,7 +10,8 @@ P:digests       hash  sweep digest → sweep id, to find a sweep that is queued 
 P:last          hash  owner → id of the last sweep
 P:settle        hash  run_id of the server and since when the reaper trusts it; demand:Q → running +
                       claimable trials of queue Q; booked:Q → when the reaper corrected that;
-                      newest_ms: a time up to which the data are complete
+                      counted:Q → when it last read all open sweeps of Q, and held:Q → how many
+                      were held; newest_ms: a time up to which the data are complete
 P:restarts      zset  newest_ms of the data that a restarted server had → when a script noticed the
                       restart, ms; the newest 100
 P:spent         hash  owner → GPU-ms used since the first limit of any owner was set
@@ -32,7 +33,9 @@ P:histories     zset  sweep id → order in which logs and curves are dropped if
                       when it ended, ms; of an open one 10¹⁴ more than when it opened, or
                       than when the reaper looked at it
 P:w:W           hash  a worker, with its last claim; expires
-P:q:Q:open      zset  sweep id → claim order, for sweeps with waiting trials
+P:q:Q:open      zset  sweep id → claim order, for sweeps that are not over
+P:q:Q:pending   zset  the same for those of them at which claims look: trials wait, and the state
+                      and max_parallel let one start, or a stop has left them to the reaper
 P:q:Q:owners    hash  sweep id → owner, of the open ones
 P:q:Q:busy      hash  owner with open sweeps → number of their running trials
 P:q:Q:idle      zset  W → last seen idle, ms
@@ -155,7 +158,7 @@ class Keys:
         return self._of("w", name)
 
     def queue(self, name: str, part: str) -> str:
-        """Return a key of a queue; `part` is open, owners, busy, idle or checked."""
+        """Return a key of a queue; `part` is open, pending, owners, busy, idle or checked."""
         return self._of("q", name, part)
 
     def demand(self, queue: str) -> str:

@@ -273,6 +273,7 @@ class Seen:
         pipe.llen(keys.demand("default"))
         pipe.hget(keys.queue("default", "busy"), "")
         pipe.zscore(keys.queue("default", "open"), SID)
+        pipe.zscore(keys.queue("default", "pending"), SID)
         pipe.hmget(keys.sweep(SID), "useful_ms", "spent_ms", "started_ms")
         for band in BANDS:
             pipe.zrange(keys.sweep(SID, f"band:{band}"), 0, -1)
@@ -283,11 +284,11 @@ class Seen:
         self.leases, self.rank = ({raw.decode() for raw in names} for names in answers[:2])
         self.since = {raw.decode(): int(since) for raw, since in answers[2]}
         self.running = set(self.since)
-        self.demand, busy, self.place = answers[3:6]
+        self.demand, busy, self.place, self.listed = answers[3:7]
         self.busy = int(busy or 0)
-        self.useful, self.spent, self.started = (int(n or 0) for n in answers[6])
-        self.bands = [{int(n) for n in found} for found in answers[7 : 7 + len(BANDS)]]
-        rows = dict(zip(numbers, answers[7 + len(BANDS) :], strict=True))
+        self.useful, self.spent, self.started = (int(n or 0) for n in answers[7])
+        self.bands = [{int(n) for n in found} for found in answers[8 : 8 + len(BANDS)]]
+        rows = dict(zip(numbers, answers[8 + len(BANDS) :], strict=True))
         self.claimed = {str(n): int(row[0]) for n, row in rows.items() if row[0]}
         self.charged = {str(n) for n, row in rows.items() if row[1]}
         self.logged = {n: int(row[2] or 0) for n, row in rows.items()}
@@ -334,6 +335,15 @@ def the_demand_is_what_could_run(seen: Seen) -> None:
     assert (seen.place is not None) == (queued + running > 0)
 
 
+def claims_look_at_the_sweep_if_a_trial_may_start_or_must_end(seen: Seen) -> None:
+    sweep = seen.sweep
+    waits = sweep.counts.queued + int(sweep.counts.to_come)
+    is_full = sweep.max_parallel and sweep.counts.running >= sweep.max_parallel
+    may_start = sweep.stored is StoredState.OPEN and waits and not is_full
+    must_end = sweep.stored in CLOSED and sweep.counts.queued
+    assert seen.listed == (seen.place if may_start or must_end else None)
+
+
 def a_band_holds_who_logged_so_many(seen: Seen) -> None:
     for band, found in zip(BANDS, seen.bands, strict=True):
         assert found == {n for n, logged in seen.logged.items() if logged >= band}
@@ -357,5 +367,6 @@ OF_FILES = (
     the_gpu_time_of_each_running_attempt_is_charged,
     each_attempt_that_ended_is_spent_once,
     the_demand_is_what_could_run,
+    claims_look_at_the_sweep_if_a_trial_may_start_or_must_end,
 )
 CHECKS = (*OF_FILES, a_band_holds_who_logged_so_many, every_end_has_its_event)

@@ -44,20 +44,25 @@ local function is_too_long(s, least)
   return true
 end
 
--- The other workers that may claim from a sweep, read once however many trials wait: whether one is on
--- another host, whether one is idle, and their file stores.
-local function others(s)
-  if s.OTHERS then return s.OTHERS end
-  s.OTHERS = {stores = {}}
-  for _, other in ipairs(workers().candidates(s)) do
-    if other.host ~= host then s.OTHERS.is_far = true end
-    if other.name ~= worker then
-      if other.idle then s.OTHERS.is_idle = true end
-      if is_set(other.store) then s.OTHERS.stores[other.store] = true end
+-- True if another worker that may claim from a sweep passes a test, which is named: each is made once, however many
+-- trials wait. `first` is asked first.
+local answers = {}
+local function has_other(s, name, test, first)
+  local id = s.SID .. ' ' .. name
+  if answers[id] == nil then
+    local one = first and workers().live_candidate(s, first)
+    local is_found = one and one.name ~= worker and test(one) or false
+    for other in workers().candidates(s) do
+      if is_found then break end
+      is_found = other.name ~= worker and test(other)
     end
+    answers[id] = is_found
   end
-  return s.OTHERS
+  return answers[id]
 end
+
+local function is_far(other) return other.host ~= host end
+local function is_idle(other) return other.idle end
 
 -- Returns the JSON of a row if its trial begins at the checkpoint of another one (hpq/store/wire/row.py).
 local function text_with_start(row)
@@ -71,14 +76,19 @@ local function refusal(s, n)
   local f = redis.call('HMGET', trial_key(s.SID, n), 'avoid', 'avoid_ms', 'worker', 'checkpoint', 'least_ms')
   local avoid, waited, before, checkpoint, least = f[1], NOW - tonumber(f[2] or 0), f[3], f[4], f[5]
   local store = checkpoint and files().store_of(checkpoint)
-  if store and store ~= w.store_id and others(s).stores[store] then
-    return 'another worker, however busy, has the store of its checkpoint'
+  if store and store ~= w.store_id then
+    local function has_store(other) return other.store == store end
+    if has_other(s, 'store ' .. store, has_store, before) then
+      return 'another worker, however busy, has the store of its checkpoint'
+    end
   end
   if not checkpoint and is_too_long(s, least) then return 'it would outlast this worker' end
   if avoid ~= host or waited > 2 * FRESH_MS then return end
-  if others(s).is_far then return 'another host should try it' end
+  if has_other(s, 'far', is_far) then return 'another host should try it' end
   -- Briefly only, since that worker may be busy by then.
-  if before == worker and others(s).is_idle and waited < BRIEF_MS then return 'an idle worker should try it' end
+  if before == worker and waited < BRIEF_MS and has_other(s, 'idle', is_idle) then
+    return 'an idle worker should try it'
+  end
 end
 
 -- The scores of trials that wait, in the order in which they are claimed, and how many of each are looked at.
@@ -198,7 +208,7 @@ if w.drain then
 end
 local function claim_next()
   local sids = {args.only}
-  if args.only == '' then sids = redis.call('ZRANGE', key('q', queue, 'open'), 0, -1) end
+  if args.only == '' then sids = redis.call('ZRANGE', key('q', queue, 'pending'), 0, -1) end
   if #sids > 1 then sids = sweep_order().in_turn(queue, sids) end
   for _, sid in ipairs(sids) do
     if not skip[sid] and #sid <= 100 and string.find(sid, '^[a-z0-9][a-z0-9-]*$') then

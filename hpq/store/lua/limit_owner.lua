@@ -12,6 +12,6 @@ for i = 2, #ARGV, 2 do redis.call('HSET', P .. '.limits', args.owner .. '/' .. A
 local missing, rooms_left = {}, {}
 for _, queue in ipairs(owners().queues()) do
   missing[#missing + 1] = queue
-  missing[#missing + 1] = booking().book(queue, rooms_left)
+  missing[#missing + 1] = booking().book(queue, rooms_left, 0)
 end
 return {'ok', unpack(missing)}

@@ -4,8 +4,8 @@
 -- KEYS prefix
 -- ARGV {queue, lease_ms, lost_max, await_leases (the limits of hpq/domain/retry_policy.py), as_of_ms
 --      (optional: the server's time when the worker last reaped; a delayed call judges leases by it),
---      every_ms (one call in this time corrects counts and tickets of the queue), dead (optional list of
---      attempts whose process is known to be dead, each trial/token of its claim)}
+--      every_ms (one call in this time corrects counts and tickets of the queue, lib/booking.lua), dead (optional
+--      list of attempts whose process is known to be dead, each trial/token of its claim)}
 -- Replies: settling | ok, then how many trials were requeued and how many ended (poison, or stopped
 --      before), then queue and tickets pairs
 
@@ -42,7 +42,7 @@ local function poison(s, t)
   set(t, 'lost_hosts', hosts)
   if lost < lost_max then return false end
   if string.find(hosts, ',', 1, true) then return true end
-  for _, other in ipairs(workers().candidates(s)) do
+  for other in workers().candidates(s) do
     if other.host ~= t.host then return false end
   end
   return true
@@ -119,23 +119,23 @@ end
 
 histories().make_room()
 
--- Every worker reaps expired leases and makes room. The rest reads each open sweep, so one worker of the queue
--- does it in every_ms.
+-- Every worker reaps expired leases and makes room. The rest reads each pending sweep, so one worker of the
+-- queue does it in every_ms.
 local stamp = 'booked:' .. queue
 local done = tonumber(redis.call('HGET', key('settle'), stamp)) or 0
 if done <= NOW and NOW - done < tonumber(args.every_ms) then return answer() end
 redis.call('HSET', key('settle'), stamp, NOW_MS, 'newest_ms', int(newest))
 
-for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do  -- it may close some
+for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'pending'), 0, -1)) do  -- it may close some
   ended = ended + (sweeps().guarded(sid, function() return end_rest_of_stopped(sid) end) or 0)
 end
 
 local rooms_left = {}
-wanted[queue] = booking().book(queue, rooms_left)
+wanted[queue] = booking().book(queue, rooms_left, tonumber(args.every_ms))
 redis.call('ZREMRANGEBYSCORE', key('workers'), '-inf', int(NOW - 3600000))  -- silent for an hour
 -- An owner whose trials end here may run more in a queue that has no worker, which would count it.
 for _, other in ipairs(owners().exist() and owners().queues() or {}) do
   local booked = tonumber(redis.call('HGET', key('settle'), 'booked:' .. other)) or 0
-  if NOW - booked > 2 * FRESH_MS then wanted[other] = booking().book(other, rooms_left) end
+  if NOW - booked > 2 * FRESH_MS then wanted[other] = booking().book(other, rooms_left, 0) end
 end
 return answer()

@@ -47,6 +47,7 @@ for _, store in ipairs(stores) do redis.call('DEL', key('collected', store)) end
 local guarded = sweeps().guarded
 if s.queue then
   close(s)
+  redis.call('ZREM', key('q', s.queue, 'pending'), sid)
   guarded(sid, function() add_demand(s.queue, -demand(s)) end)
   count_busy(s, -s.RUNNING)
 end

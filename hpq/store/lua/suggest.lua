@@ -72,7 +72,8 @@ end
 -- for running trials to free hours; none while the sweep is paused or held.
 local function ahead()
   if s.state ~= 'open' then return 0 end
-  local live, cap = #workers().candidates(s), tonumber(s.max_parallel) or 0
+  local live, cap = 0, tonumber(s.max_parallel) or 0
+  for _ in workers().candidates(s) do live = live + 1 end
   if is_set(s.budget_ms) then live = math.min(live, math.max(1, (affordable(s)))) end
   return cap > 0 and math.min(live, cap) or live
 end

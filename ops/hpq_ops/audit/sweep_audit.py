@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hpq.domain.stored_state import StoredState
+from hpq.domain.sweep import SweepView
+from hpq.store.audit_reader import SweepCounters
 from hpq.store.reader import StoreReader
 from hpq_ops.audit.replay import Audit, Replay, Violation
 
@@ -26,7 +29,8 @@ def audit_sweep(reader: StoreReader, sid: str) -> Audit:
     replay = Replay(replicates, sweep.metric is not None)
     after, _ = _replay_new(reader, sid, replay, "0")
     suspects: list[int] = []
-    total = max(reader.audit.counters(sid).total, replay.created)  # lost trials are checked, too
+    counters = reader.audit.counters(sid, sweep.queue)
+    total = max(counters.total, replay.created)  # lost trials are checked, too
     for start in range(1, total + 1, PAGE):
         numbers = range(start, min(start + PAGE, total + 1))
         records = reader.audit.records(sid, numbers, replicates)
@@ -35,14 +39,22 @@ def audit_sweep(reader: StoreReader, sid: str) -> Audit:
     for start in range(0, len(suspects), PAGE):
         after = _judge(reader, sid, replay, after, suspects[start : start + PAGE], replicates)
     for _ in range(_READS_MAX):
-        counters = reader.audit.counters(sid)
+        sweep, counters = reader.sweeps.get(sid), reader.audit.counters(sid, sweep.queue)
         after, has_new = _replay_new(reader, sid, replay, after)
         if not has_new:
             break
     found = replay.verdict(counters)
     missing = reader.audit.missing(sweep)
     lacking = [Violation(trial=0, what=f"is missing: {what}") for what in missing]
+    if _may_start(sweep, counters) and not counters.is_pending:
+        lacking.append(Violation(trial=0, what="trials wait, but no claim looks at the sweep"))
     return replace(found, violations=(*found.violations, *lacking))
+
+
+def _may_start(sweep: SweepView, counters: SweepCounters) -> bool:
+    """Return whether a trial waits that state and `max_parallel` let start."""
+    is_full = sweep.max_parallel and counters.running >= sweep.max_parallel
+    return sweep.stored is StoredState.OPEN and counters.waiting > 0 and not is_full
 
 
 def _judge(

@@ -52,6 +52,7 @@ def twice(redis: Redis, keys: Keys, sweep_of, take) -> tuple[Claim, Claim]:
     redis.zrem(keys.leases, str(first.trial))
     redis.zrem(keys.sweep(sid, "running"), 1)
     redis.zadd(keys.sweep(sid, "waiting"), {"1": 1})
+    redis.zadd(keys.queue("default", "pending"), {sid: 1})
     (claimed,) = [i for i, f in redis.xrange(keys.sweep(sid, "events")) if f[b"e"] == b"claimed"]
     redis.xdel(keys.sweep(sid, "events"), claimed)
     second: Claim = take()

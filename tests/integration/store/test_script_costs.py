@@ -5,13 +5,16 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 
+import pytest
 from redis import Redis
 
 from hpq.code.signing import home_id, sign
 from hpq.domain.attempt import Capped, CommitReply, Nothing, Outcome, Reason, WorkerPresence
+from hpq.domain.budget import Budget
 from hpq.domain.sweep import Launch, SweepView
-from hpq.domain.trial import Failure, FailureKind, TrialState
+from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.settings import read
+from hpq_ops.audit.sweep_audit import audit_sweep
 from tests.support.worker_parts import records_of
 
 LEASE = 30_000
@@ -68,6 +71,60 @@ def test_a_claim_asks_about_each_worker_once_however_many_trials_wait(
     redis.config_resetstat()
     assert store.claim(workers[1], nonce="x", lease_ms=LEASE) == Nothing()
     assert commands(redis) < 200
+
+
+def test_a_claim_after_a_requeue_asks_few_workers_of_many(store, sweep_of, redis) -> None:
+    sweep_of(1)
+    workers = [WorkerPresence(name=f"w{i}", host=f"h{i // 4}", queue="default") for i in range(90)]
+    for it in workers:
+        store.present(it, idle=False, lifetime_ms=3 * LEASE)
+    failure = Failure(kind=FailureKind.OUT_OF_MEMORY, message="m", fingerprint="f")
+    claim = store.claim(workers[0], nonce="a", lease_ms=LEASE)
+    outcome = Outcome(state=TrialState.FAILED, failure=failure)
+    assert store.commit(claim, outcome) is CommitReply.REQUEUED
+    redis.config_resetstat()
+    assert store.claim(workers[1], nonce="b", lease_ms=LEASE) == Nothing()  # of the same host
+    assert commands(redis) <= 30
+
+
+@pytest.mark.parametrize("block", ["paused", "full", "held", "all running"])
+def test_sweeps_of_which_no_trial_may_start_cost_a_claim_and_the_reaper_nothing(
+    store, sweep_of, who, redis, keys, control, block
+) -> None:
+    for i in range(60):
+        sid = f"a-{i:05d}"
+        budget = Budget.of_hours(1, 0) if block == "held" else None
+        most = 1 if block == "full" else None
+        sweep_of(1 if block == "all running" else 2, sid=sid, budget=budget, max_parallel=most)
+        if block == "paused":
+            control.pause(sid)
+        elif block == "held":
+            redis.hset(keys.sweep(sid), "spent_ms", 3_600_000)
+        else:
+            assert isinstance(store.claim(who, nonce=sid, lease_ms=LEASE, only=sid), Claim)
+    sweep_of(9, sid="b-00000")
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    redis.config_resetstat()
+    assert store.claim(who, nonce="a", lease_ms=LEASE).trial.sweep == "b-00000"
+    assert commands(redis) <= 30
+    redis.hdel(keys.settle, "booked:default")
+    redis.config_resetstat()
+    store.reap("default", lease_ms=LEASE, lost_max=3, every_ms=600_000)
+    assert commands(redis) <= 40
+    assert redis.llen(keys.demand("default")) == 9 + (60 if block in ("full", "all running") else 0)
+
+
+def test_the_reaper_lists_a_sweep_that_lost_its_place_and_the_audit_misses_it(
+    store, sweep_of, take, redis, keys, reader
+) -> None:
+    sid = sweep_of(2).id
+    redis.delete(keys.queue("default", "pending"))
+    assert take() == Nothing()
+    (found,) = audit_sweep(reader, sid).violations
+    assert found.what == "trials wait, but no claim looks at the sweep"
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    assert not audit_sweep(reader, sid).violations
+    assert take().trial.sweep == sid
 
 
 def test_a_further_trial_of_a_sweep_reads_nothing_but_its_claim(

@@ -45,7 +45,7 @@ end
 local function has_peer(s, worker)
   local since = tonumber(redis.call('HGET', key('w', worker), 'suspect_ms') or NOW)
   local is_late = NOW - since > 2 * FRESH_MS
-  for _, other in ipairs(workers().candidates(s)) do
+  for other in workers().candidates(s) do
     if other.name ~= worker and (other.idle or other.sweep == s.SID or not is_late) then return true end
   end
   return false

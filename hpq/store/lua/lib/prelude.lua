@@ -52,6 +52,27 @@ local function read_hash(name)
   return found
 end
 
+-- How many trials of a suggested sweep may still be added (at most COMING, also for an open-ended
+-- sweep); 0 for any other sweep.
+local function to_come(s)
+  if not is_set(s.sampler) or is_set(s.no_more) then return 0 end
+  local cap = tonumber(s.run_cap) or 0
+  if cap == 0 then return COMING end
+  return math.max(0, math.min(COMING, cap - s.ROWS))
+end
+
+local function is_closed(s) return s.state == 'stopped' or s.state == 'cancelled' end
+
+-- True if a claim must look at an open sweep: trials wait, or may be suggested, and its state and max_parallel let one
+-- start; or trials of a closed sweep wait, which the reaper ends. What a budget or an owner's limit allows is not asked
+-- here: it changes with the time, and with other sweeps.
+local function is_pending(s)
+  if is_closed(s) then return s.WAITING > 0 end
+  if s.state ~= 'open' then return false end
+  local cap = tonumber(s.max_parallel) or 0
+  return s.WAITING + to_come(s) > 0 and (cap <= 0 or s.RUNNING < cap)
+end
+
 -- Reads a sweep: what decides whether its trials can be claimed, and the fields in `...`.
 local function read_sweep(sid, ...)
   local name = sweep_key(sid)
@@ -72,6 +93,7 @@ local function read_sweep(sid, ...)
     also(s, 'run_cap', 'no_more', 'suggest_until')
     s.ROWS = redis.call('HLEN', name .. ':params')  -- suggested so far
   end
+  s.PENDING = is_pending(s)  -- so it is in the list of such sweeps; nil: perhaps
   return s
 end
 
@@ -153,8 +175,6 @@ local function set_state(s, state, id, text)
   set(s, 'why', id and id .. ' ' .. text or '')
 end
 
-local function is_closed(s) return s.state == 'stopped' or s.state == 'cancelled' end
-
 -- Returns the id of why a sweep is held or stopped; '' without one.
 local function cause(s) return string.match(s.why or '', '^%S*') end
 
@@ -164,15 +184,6 @@ local function hold(s, n, attempt, id, text)
   set_state(s, 'held', id, text)
   sweep_event(s.SID, 'held', n, attempt, 'id', id, 'why', text)
   return true
-end
-
--- How many trials of a suggested sweep may still be added (at most COMING, also for an open-ended
--- sweep); 0 for any other sweep.
-local function to_come(s)
-  if not is_set(s.sampler) or is_set(s.no_more) then return 0 end
-  local cap = tonumber(s.run_cap) or 0
-  if cap == 0 then return COMING end
-  return math.max(0, math.min(COMING, cap - s.ROWS))
 end
 
 -- True if no trial of a sweep waits, runs or may still be added.
@@ -268,6 +279,19 @@ local function add_demand(queue, by)
   fit_demand(queue, math.max(0, math.min(demand_ - by, MOST_DEMAND)), demand_)
 end
 
+-- Adds an open sweep to the pending ones of its queue, or removes it, if that changed.
+local function list(s)
+  local is_in, pending = is_pending(s), key('q', s.queue, 'pending')
+  if is_in == s.PENDING then return end
+  local place = is_in and redis.call('ZSCORE', key('q', s.queue, 'open'), s.SID)
+  if place then
+    redis.call('ZADD', pending, place, s.SID)
+  else
+    redis.call('ZREM', pending, s.SID)
+  end
+  s.PENDING = is_in
+end
+
 -- Removes a sweep without claimable and running trials from the open sweeps of its queue.
 local function close(s)
   redis.call('ZADD', key('histories'), NOW_MS, s.SID)
@@ -298,10 +322,11 @@ local function weigh_budget(s)
 end
 
 -- Follows a change of a sweep: saves its record, and updates the demand list, in which it stood with
--- `before`, and the open sweeps.
+-- `before`, and the pending and the open sweeps.
 local function settle(s, before)
   weigh_budget(s)
   save(s)
   add_demand(s.queue, demand(s) - before)
+  list(s)
   if is_done(s) then close(s) end
 end

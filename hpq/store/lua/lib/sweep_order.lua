@@ -1,8 +1,8 @@
 -- The order of sweeps.
 
--- Returns the priority level of the open sweep at an index; a lower level is served first.
+-- Returns the priority level of the pending sweep at an index; a lower level is served first.
 local function level_at(queue, index)
-  local score = redis.call('ZRANGE', key('q', queue, 'open'), index, index, 'WITHSCORES')[2]
+  local score = redis.call('ZRANGE', key('q', queue, 'pending'), index, index, 'WITHSCORES')[2]
   return math.floor(tonumber(score or 0) / sweeps().PRIORITY)
 end
 
@@ -26,16 +26,16 @@ local function by_owner(same, owner, busy)
   return sorted
 end
 
--- Returns the open sweeps of a queue, which are in order of priority and age, in the order of service: by
+-- Returns the pending sweeps of a queue, which are in order of priority and age, in the order of service: by
 -- priority, then by the running trials of their owners in the queue, then by age.
 local function in_turn(queue, sids)
-  local open = key('q', queue, 'open')
+  local pending = key('q', queue, 'pending')
   if redis.call('HLEN', key('q', queue, 'busy')) < 2 then return sids end
   local busy, owner = read_hash(key('q', queue, 'busy')), read_hash(key('q', queue, 'owners'))
   local from, last, served = 0, level_at(queue, -1), {}
   while from < #sids do
     local upto, level = #sids, level_at(queue, from)
-    if level ~= last and math.abs(level) < math.huge then upto = redis.call('ZCOUNT', open, '-inf', '(' .. int((level + 1) * sweeps().PRIORITY)) end
+    if level ~= last and math.abs(level) < math.huge then upto = redis.call('ZCOUNT', pending, '-inf', '(' .. int((level + 1) * sweeps().PRIORITY)) end
     if upto <= from then upto = #sids end  -- a score of -inf
     local same = {}
     for i = from + 1, upto do same[#same + 1] = sids[i] end
