@@ -7,6 +7,7 @@ HPQ_REAP_S.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
@@ -279,6 +280,26 @@ class TrialStore:
             lifetime_ms=lifetime_ms,
         )
         return PresenceReply(now_ms=int(rest[0]), lacks_provenance=bool(rest[1]))
+
+    def has_pending(self, queue: str) -> bool:
+        """Return whether a queue has trials that may start, or that a stop has left."""
+        return bool(self._redis.exists(self._keys.queue(queue, "pending")))
+
+    def still_idle(self, who: WorkerPresence, at_ms: int) -> tuple[float | None, str]:
+        """Record that an idle worker lives at a time of the server.
+
+        Returns:
+            When the first lease ends (inf: no trial runs; None: the server does not know the worker
+            as an idle one), and the server's run_id, which a restart changes.
+        """
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.zadd(self._keys.workers, {who.name: at_ms}, xx=True, ch=True)
+        pipe.zadd(self._keys.queue(who.queue, "idle"), {who.name: at_ms}, xx=True, ch=True)
+        pipe.zrange(self._keys.leases, 0, 0, withscores=True)
+        pipe.info("server")
+        *known, first, server = pipe.execute()
+        end_ms = float(first[0][1]) if first else math.inf
+        return end_ms if all(known) else None, server.get("run_id", "")
 
     def absent(self, who: WorkerPresence) -> None:
         """Delete the presence record of a worker that exits."""

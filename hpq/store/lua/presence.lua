@@ -17,13 +17,14 @@ if is_new and NOW - (tonumber(redis.call('HGET', key('settle'), 'booked:' .. que
     end)
   end
 end
-if args.idle and not redis.call('HGET', key('w', worker), 'drain') then
+redis.call('HSET', key('w', worker), 'queue', queue, 'host', args.host, unpack(ARGV, 2))
+redis.call('PEXPIRE', key('w', worker), args.lifetime_ms)
+local f = redis.call('HMGET', key('w', worker), 'drain', 'ran_on')
+if args.idle and not f[1] then
   redis.call('ZADD', key('q', queue, 'idle'), NOW_MS, worker)
 else
   redis.call('ZREM', key('q', queue, 'idle'), worker)
 end
-redis.call('HSET', key('w', worker), 'queue', queue, 'host', args.host, unpack(ARGV, 2))
-redis.call('PEXPIRE', key('w', worker), args.lifetime_ms)
-local ran_on = redis.call('HGET', key('w', worker), 'ran_on') or ''
+local ran_on = f[2] or ''
 local is_lost = ran_on ~= '' and redis.call('HEXISTS', key('provenance'), ran_on) == 0
 return {'ok', NOW, is_lost and 1 or 0}

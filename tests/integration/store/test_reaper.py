@@ -18,6 +18,7 @@ from hpq.domain.trial import Claim, FailureKind, TrialState
 from hpq.settings import read
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
+from hpq.store.worker_reader import server_ms
 from hpq_worker.health.health import StateWriter
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.outage_log import OutageLog
@@ -25,6 +26,7 @@ from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.watchdog import Progress
 from tests.support.constants import DEADLINE_S
+from tests.support.server import calls
 
 LEASE = 30_000
 
@@ -175,7 +177,13 @@ def test_a_beat_renews_from_the_last_turn_of_the_main_loop(
 
 
 def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
-    store: TrialStore, sweep_of, who: WorkerPresence, redis: Redis, keys, control: SweepControl
+    now: list[float],
+    store: TrialStore,
+    sweep_of,
+    who: WorkerPresence,
+    redis: Redis,
+    keys,
+    control: SweepControl,
 ) -> None:
     """A worker is stopped for longer than it counts as live, and the last sweep is removed."""
     settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_REAP_S": "0.05"})
@@ -201,7 +209,84 @@ def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
     redis.zrem(keys.workers, it.name)
     control.remove(old)
     assert not redis.hexists(keys.provenance, "d1")
+    now[0] += 100
     reaper.run_once()
     assert sent == ["d1"] and redis.hexists(keys.provenance, "d1")
     reaper.run_once()
     assert sent == ["d1"]
+
+
+@pytest.fixture
+def idle(now: list[float], store: TrialStore, who: WorkerPresence) -> Reaper:
+    """The reaper of an idle worker that has reported."""
+    it = replace(who, name="idle-1", fields={"state": "idle", "fault": "", "gpu_util": "0"})
+    settings = read({"HPQ_REDIS_URL": "redis://x"})
+    reaper = Reaper(settings, store, lambda: (it, True), StateWriter(None), OutageLog())
+    reaper.run_once()
+    now[0] += 5
+    reaper.run_once()
+    return reaper
+
+
+def test_an_idle_worker_sends_few_commands_and_counts_as_live(
+    now: list[float], idle: Reaper, redis: Redis, keys
+) -> None:
+    first = redis.zscore(keys.workers, "idle-1")
+    redis.config_resetstat()
+    for turn in range(1, 12):
+        now[0] += 5
+        idle.run_once()
+        assert redis.zscore(keys.workers, "idle-1") >= first + 5_000 * (turn - 2)
+    now[0] += 5
+    idle.run_once()
+    sent = calls(redis)
+    assert sum(sent.values()) - sent["zscore"] <= 65, sent
+
+
+def test_an_idle_worker_requeues_a_lost_trial_at_its_next_look(
+    now: list[float], idle: Reaper, sweep_of, take, redis: Redis, keys, reader
+) -> None:
+    sweep_of(1)
+    claim = take()
+    redis.zadd(keys.leases, {str(claim.trial): server_ms(redis) + 7_000})
+    now[0] += 5
+    idle.run_once()
+    assert reader.trials.get(claim.trial).state is TrialState.RUNNING
+    redis.zadd(keys.leases, {str(claim.trial): 1})  # those seconds have passed
+    now[0] += 5
+    idle.run_once()
+    assert reader.trials.get(claim.trial).state is TrialState.QUEUED
+
+
+def test_an_idle_worker_mints_tickets_that_a_crash_left_out(
+    now: list[float], idle: Reaper, sweep_of, redis: Redis, keys
+) -> None:
+    sweep_of(2)
+    redis.delete("rq:queue:hpq:hpq:default")
+    redis.hdel(keys.settle, "booked:default")  # those seconds have passed
+    now[0] += 5
+    idle.run_once()
+    assert redis.llen("rq:queue:hpq:hpq:default") == 2
+
+
+def test_an_idle_worker_records_a_restart_of_the_server_at_its_next_sign_of_life(
+    now: list[float], idle: Reaper, store: TrialStore, redis: Redis, keys, monkeypatch
+) -> None:
+    redis.hset(keys.settle, "run_id", "of the server before")
+    now[0] += 10
+    idle.run_once()
+    assert redis.hget(keys.settle, "run_id") == b"of the server before"
+    still_idle = store.still_idle
+    monkeypatch.setattr(store, "still_idle", lambda *a: (still_idle(*a)[0], "of another server"))
+    now[0] += 10
+    idle.run_once()
+    assert redis.hget(keys.settle, "run_id") != b"of the server before"
+
+
+def test_an_idle_worker_that_the_server_has_forgotten_reports_again(
+    now: list[float], idle: Reaper, redis: Redis, keys
+) -> None:
+    redis.delete(keys.workers, keys.worker("idle-1"))
+    now[0] += 10
+    idle.run_once()
+    assert redis.exists(keys.workers, keys.worker("idle-1")) == 2

@@ -7,6 +7,8 @@ the reliability study; each override names the hole that it closes.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,7 +28,8 @@ from hpq_worker.process.signals import Signals
 
 _BLOCK_S = 15
 _BOUNDED_BLOCK_S = 2  # with a run limit, which is checked between two waits
-_TTL_S = 30
+_TTL_S = 30  # RQ keeps its record of a worker 60 s longer
+_BEAT_S = 55  # between two heartbeats for that record
 _DRAINED_S = 3.0  # between two claims of a drained worker
 
 
@@ -44,6 +47,7 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
         self._progress = parts.progress
         self._run_limit, self._is_done = run_limit, False
         self._is_waiting = False
+        self._beat_at = -math.inf
         self._block_s = _BOUNDED_BLOCK_S if run_limit.is_bounded else _BLOCK_S
         self._queue = parts.settings.queue
         rq_queue = tickets.of(self._queue)  # R2: exactly one queue
@@ -124,11 +128,15 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
             raise StopRequested
 
     def heartbeat(self, *args: Any, **kw: Any) -> None:
-        """Send RQ's heartbeat; RQ's loop also calls this after each job."""
+        """Send RQ's heartbeat if its record would expire; RQ's loop also calls this after a job."""
+        if time.monotonic() - self._beat_at < _BEAT_S:
+            return
         with self._redis_errors_stop_rq():
             super().heartbeat(*args, **kw)
+            self._beat_at = time.monotonic()
 
     def register_birth(self) -> None:
+        self._beat_at = -math.inf
         self._tickets.remove_worker(self.key)  # R14: a name of an earlier container is no obstacle
         clean_worker_registry(self.queues[0])  # of workers that were killed: RQ's sets never expire
         super().register_birth()

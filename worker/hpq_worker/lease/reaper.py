@@ -25,10 +25,16 @@ from hpq_worker.lease.webhooks import Notices
 log = logging.getLogger("hpq.reaper")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts a suspended machine's sleep
 _SHARE = 0.8  # of an interval: a lone worker is the reaper at each run
+_SEEN_S = 7.5  # or a quarter of a lease: between two signs of life of an idle worker; no new lease
+# ends before the next one
+_REPORT_S = 60.0  # or two leases: between two reports of an idle worker with nothing to reap
 
 
 class Reaper:
     """Every HPQ_REAP_S: report presence, then requeue trials whose lease expired.
+
+    An idle worker does so if a lease expired, trials wait or the server has restarted; else once a
+    minute.
 
     `describe` returns the current presence record and whether the worker is idle; `send_provenance`
     sends the provenance record again if the server has dropped it. The leases of the attempts in
@@ -58,6 +64,11 @@ class Reaper:
         self._stop = Event()
         self._contact_at = time.clock_gettime(_CLOCK)
         self._paused_until = 0.0
+        self._reported: dict[str, str] | None = None  # what describes the worker, without its GPU
+        self._reported_at = self._seen_at = 0.0
+        self._server_ms = 0  # at `_reported_at`
+        self._run_id = ""  # of the server
+        self._lease_end_ms: float | None = None  # of the lease that ends first; none ends sooner
         self._logged = ""  # the last error
         self._thread = Thread(target=self._loop, name="reaper", daemon=True)
 
@@ -93,7 +104,7 @@ class Reaper:
     def run_once(self) -> None:
         """Report presence, and requeue trials whose lease expired."""
         try:
-            self._reap(self._report_presence())
+            self._tend()
             self._contact_at = time.clock_gettime(_CLOCK)
             if self._notices:
                 self._notices.look()
@@ -103,20 +114,47 @@ class Reaper:
             self._outage.failed("reaper", error)
             self._state.redis_failed()
 
-    def _report_presence(self) -> int:
+    def _tend(self) -> None:
         worker, is_idle = self._describe()
         self._state.worker_state(worker.fields["state"], worker.fields["fault"])
+        if not (is_idle and self._is_quiet(worker)):
+            self._reap(self._report_presence(worker, is_idle))
+
+    def _is_quiet(self, worker: WorkerPresence) -> bool:
+        """Return whether an idle worker has nothing to report or to reap; record that it lives."""
+        now, lease_s = time.clock_gettime(_CLOCK), self._settings.lease_s
+        since_s = now - self._reported_at
+        if _described(worker) != self._reported or since_s >= min(_REPORT_S, 2 * lease_s):
+            return False
+        if self._dead or self._was_away(now) or self._store.has_pending(worker.queue):
+            return False
+        at_ms = self._server_ms + int(1000 * since_s)
+        if self._lease_end_ms is None or now - self._seen_at >= min(_SEEN_S, lease_s / 4):
+            before, self._seen_at = self._run_id, now
+            self._lease_end_ms, self._run_id = self._store.still_idle(worker, at_ms)
+            if self._run_id != before:
+                return False
+        return self._lease_end_ms is not None and at_ms < self._lease_end_ms
+
+    def _report_presence(self, worker: WorkerPresence, is_idle: bool) -> int:
         lifetime_ms = 3 * self._settings.lease_ms
         reply = self._store.present(worker, idle=is_idle, lifetime_ms=lifetime_ms)
         if reply.lacks_provenance:
             self._send_provenance()
+        self._reported = _described(worker)
+        self._reported_at = self._seen_at = time.clock_gettime(_CLOCK)
+        self._server_ms, self._lease_end_ms = reply.now_ms, None
         return reply.now_ms
+
+    def _was_away(self, now: float) -> bool:
+        """Return whether this worker was cut off, or its machine asleep."""
+        away_s = now - self._contact_at
+        return away_s > self._settings.lease_s / 2 + self._settings.reap_s
 
     def _reap(self, as_of_ms: int) -> None:
         now = time.clock_gettime(_CLOCK)
-        lease_s = self._settings.lease_s
-        if now - self._contact_at > lease_s / 2 + self._settings.reap_s:
-            self._paused_until = now + lease_s
+        if self._was_away(now):
+            self._paused_until = now + self._settings.lease_s
         if now < self._paused_until:
             return
         settings = self._settings
@@ -137,6 +175,10 @@ class Reaper:
         if reaped and reaped.ended:
             line = "%s ended: their worker was lost; poison, or stopped before"
             log.warning(line, _trials(reaped.ended))
+
+
+def _described(worker: WorkerPresence) -> dict[str, str]:
+    return {name: text for name, text in worker.fields.items() if name != "gpu_util"}
 
 
 def _trials(count: int) -> str:
