@@ -9,10 +9,11 @@ unknown, and so is its negation. docs/reference/expressions.md describes the lan
 from __future__ import annotations
 
 import ast
+import keyword
 import math
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -214,6 +215,8 @@ class _Parser:
             return self._name(node, text, is_number, may_be_text and text not in self._known)
         if isinstance(node, ast.Name):
             value: Any = _CONSTANTS[node.id.lower()]
+        elif is_number and _is_below_all(node):
+            value = -math.inf
         elif isinstance(node, ast.Constant) and isinstance(node.value, str | bool | None):
             value = node.value
         else:
@@ -260,6 +263,22 @@ def _dotted(node: ast.expr) -> str:
         return "" if node.id.lower() in _CONSTANTS else node.id
     above = _dotted(node.value) if isinstance(node, ast.Attribute) else ""
     return f"{above}.{node.attr}" if above and isinstance(node, ast.Attribute) else ""
+
+
+def _is_below_all(node: ast.expr) -> bool:
+    """Return True for `-inf`."""
+    if not isinstance(node, ast.UnaryOp) or not isinstance(node.op, ast.USub):
+        return False
+    return isinstance(node.operand, ast.Name) and node.operand.id.lower() == "inf"
+
+
+def quote_hint(text: str, known: Iterable[str]) -> str:
+    """Return how to write a known name that is in a text and needs quotes; "" without one."""
+    for name in known:
+        parts = name.split(".")
+        if name in text and not all(p.isidentifier() and not keyword.iskeyword(p) for p in parts):
+            return f"; write {name!r} in quotes: \"'{name}' * 2\""
+    return ""
 
 
 def _depth(tree: ast.AST) -> int:

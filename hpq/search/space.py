@@ -293,8 +293,10 @@ def _compute(expression: Expression, values: Params, *place: str | int) -> Any:
     names = dict.fromkeys(one.text for one in expression.names if not one.may_be_text)
     if not all(name in values for name in names):
         return None
-    some = ", ".join(f"{name}={values[name]}" for name in names)
-    reason = f"no value with {some} (a division by zero, or a number above 2^53)"
+    has_null = any(values[name] is None for name in names)
+    some = ", ".join(f"{name}={'null' if (v := values[name]) is None else v}" for name in names)
+    why = "null is a missing value" if has_null else "a division by zero, or a number above 2^53"
+    reason = f"no value with {some} ({why})"
     raise Rejected(*place, reason=reason)
 
 

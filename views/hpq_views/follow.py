@@ -19,7 +19,7 @@ from hpq.redis.client import TRANSIENT, short_reason
 from hpq.store.reader import StoreReader
 from hpq_views.text.text import progress
 from hpq_views.why.turn import without_counts
-from hpq_views.why.waiting import explain_missing_pods, explain_waiting
+from hpq_views.why.waiting import explain_missing_pods, explain_waiting, why_no_trial_starts
 
 BLOCK_MS = 1000  # below the client's socket timeout
 BATCH = 500
@@ -106,7 +106,10 @@ def wait_until_over(session: Session, sid: str, timeout_s: float | None = None) 
         status = change.status
         late = None
         why = explain_waiting(status, session)
-        for reason in [why] if why else explain_missing_pods(status, session):
+        reasons = [why] if why else explain_missing_pods(status, session)
+        if status.sweep.state is SweepState.PAUSED:  # a worker would start no trial of it
+            reasons = [*why_no_trial_starts(status.sweep, why)]
+        for reason in reasons:
             if without_counts(reason.text) not in printed:
                 print_message(f"hpq: {reason}")
                 printed.add(without_counts(reason.text))

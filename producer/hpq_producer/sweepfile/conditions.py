@@ -8,12 +8,11 @@ others, `require` expressions that hold for every trial, `zip` parameters whose 
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from hpq.domain.expression import Expression, InvalidExpression
+from hpq.domain.expression import Expression, InvalidExpression, Name, quote_hint
 from hpq.domain.trial import Json
 from hpq.notice import plural
 from hpq.search.conditions import Condition, Names, Partial, Test, key
@@ -242,7 +241,7 @@ def _expression(
     try:
         found = parse(text, known)
     except InvalidExpression as error:
-        out.add(path, f"{error}{_quote(text, known)}", code="expression-invalid")
+        out.add(path, f"{error}{quote_hint(text, known)}", code="expression-invalid")
         return None
     for name in found.names:
         if name.text in known:
@@ -250,11 +249,19 @@ def _expression(
             if name.is_number and words:
                 out.add(path, f"{shown(words[0])}, a value of {name.text}, is no number")
         elif name.is_number or not name.may_be_text or not _is_value(name.text, known):
-            hint = _quote(text, known) or nearest(name.text, tuple(known))
-            hint = hint or f"; parameters: {', '.join(known)}"
-            out.add(path, f"unknown parameter {name.text!r}{hint}", code="unknown-parameter")
+            out.add(path, _unknown(name, text, known), code="unknown-parameter")
             break
     return found if len(out.errors) == before else None
+
+
+def _unknown(name: Name, text: str, known: _Known) -> str:
+    """Return that nothing has a name, and what may be meant."""
+    if name.may_be_text and not name.is_number:
+        words = [word for values in known.values() for word in values if isinstance(word, str)]
+        hint = nearest(name.text, words) or nearest(name.text, tuple(known))
+        return f"{name.text!r} is no parameter, and no value of one{hint}"
+    hint = quote_hint(text, known) or nearest(name.text, tuple(known))
+    return f"unknown parameter {name.text!r}" + (hint or f"; parameters: {', '.join(known)}")
 
 
 def _known(leaves: Leaves, derived: Iterable[str]) -> _Known:
@@ -266,15 +273,6 @@ def _known(leaves: Leaves, derived: Iterable[str]) -> _Known:
 def _is_value(text: str, known: _Known) -> bool:
     """Return whether a text is a value of a parameter."""
     return any(text in values for values in known.values())
-
-
-def _quote(text: str, known: Iterable[str]) -> str:
-    """Return how to write a name that is in a text and needs quotes; "" if there is none."""
-    for name in known:
-        parts = name.split(".")
-        if name in text and not all(p.isidentifier() and not keyword.iskeyword(p) for p in parts):
-            return f"; write {name!r} in quotes: \"'{name}' * 2\""
-    return ""
 
 
 def read_zip(

@@ -85,6 +85,12 @@ def test_a_sweep_without_a_budget_names_none(desk: Desk) -> None:
     (desk.folder / "t.yaml").write_text(SWEEP.replace("budget: {gpu_hours: 1.5}", ""))
     plain = desk.hpq("enqueue", "t.yaml").stdout.strip()
     assert "GPU-hours" not in desk.hpq("ls", "--where", f"id == {plain}").stdout
+    none = desk.hpq("ls", "--where", "budget.gpu_hours > 1", "-o", "json")
+    assert (none.returncode, json.loads(none.stdout)) == (0, [])
+    (desk.folder / "t.yaml").write_text(SWEEP)
+    rich = desk.hpq("enqueue", "t.yaml").stdout.strip()
+    (found,) = json.loads(desk.hpq("ls", "--where", "budget.gpu_hours > 1", "-o", "json").stdout)
+    assert found["id"] == rich
     assert "budget" not in json.loads(
         desk.hpq("wait", plain, "--timeout", "0", "-o", "json").stdout
     )

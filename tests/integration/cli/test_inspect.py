@@ -578,6 +578,15 @@ def test_every_view_counts_progress_alike_without_cancelled_trials(
     assert (record["planned"], record["total"]) == (7, 12)
 
 
+def test_wait_names_the_pause_of_a_sweep_rather_than_missing_workers(
+    hpq: Hpq, sweep_of: MakeSweep
+) -> None:
+    sid = sweep_of(2).id
+    assert hpq("pause", sid).returncode == 0
+    answer = hpq("wait", "--timeout", "0.1")
+    assert ids(answer.stderr) == ["sweep-paused", "timed-out"]
+
+
 def test_wait_gives_up_in_time_and_says_what_it_waits_for(hpq: Hpq, sweep_of: MakeSweep) -> None:
     sweep_of(2)
     answer = hpq("wait", "--timeout", "0.1")

@@ -48,7 +48,7 @@ FACTS: dict[str, Any] = {
         "encoder == decoder and encoder != 'decoder'",
         "loss == mse and loss == 'mse' and mse < 0.5",  # a metric with the name of a value
         "base in tags and 'x y' in tags and y not in tags",
-        "failed == null and failed == nan and lr != nan and lr < inf",
+        "failed == null and failed == nan and lr != nan and -inf < lr < inf",
         "lr != auto and lr != 'auto'",  # of values that are numbers or text
         "empty in [null, 3]",
         "not lr / off > 1 or bn",
@@ -102,8 +102,15 @@ def test_anything_else_is_refused_in_one_line(text: str) -> None:
 def test_a_name_that_nothing_has_is_told_and_a_word_on_the_right_is_none() -> None:
     where = Filter.of("lr > 0 and opt.nam == adam")
     assert not where.matches(FACTS.get)
-    with raises("filter-name-unknown", "'opt.nam'", "lr, opt.name"):
+    with raises("filter-name-unknown", "'opt.nam'", "'opt.name'"):
         where.check_names(["lr", "opt.name"])
+
+
+def test_a_name_that_needs_quotes_in_a_computation_is_shown_with_them() -> None:
+    where = Filter.of("batch-size * 2 > 3")
+    assert not where.matches(FACTS.get)
+    with raises("filter-name-unknown", "'batch'", "'batch-size' * 2"):
+        where.check_names(["lr", "batch-size"])
 
 
 @pytest.mark.parametrize("text", ["val/los > 2", "lr + 'val/los' > 2", "'val/los' > 2"])

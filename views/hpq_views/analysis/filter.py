@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hpq.domain.expression import Expression, InvalidExpression, Lookup
+from hpq.domain.expression import Expression, InvalidExpression, Lookup, quote_hint
 from hpq.domain.trial import Json
 from hpq.errors import UserError
+from hpq.yamlfile.problems import nearest
+from hpq_views.text.text import first_of
+
+_SHOWN = 12  # names in a message
 
 
 @dataclass(slots=True)
@@ -45,8 +49,8 @@ class Filter:
 
         return self.test.of(recorded) is True
 
-    def check_names(self, known: Iterable[str] = ()) -> None:
-        """Check the names after the last trial, against `known_names` and these.
+    def check_names(self, known: Iterable[str] = (), what: str = "trial") -> None:
+        """Check the names after the last of what is filtered, against `known_names` and these.
 
         Raises:
             UserError: no trial has a value of one name; the message lists known names.
@@ -56,6 +60,8 @@ class Filter:
         names = [one for name in self.test.names for one in name.among(there)]
         unknown = [one.text for one in names if one.text not in there and not one.may_be_text]
         if unknown:
-            some = ", ".join(list(self.known_names)[:12])
-            text = f"--where: no trial has {unknown[0]!r}; known names: {some}"
+            hint = quote_hint(self.test.text, self.known_names)
+            hint = hint or nearest(unknown[0], self.known_names)
+            hint = hint or f"; known names: {first_of([*self.known_names], _SHOWN)}"
+            text = f"--where: no {what} has {unknown[0]!r}{hint}"
             raise UserError(text, code="filter-name-unknown")

@@ -31,6 +31,11 @@ from hpq_views.analysis.eta import TimeLeft
 from hpq_views.analysis.history import Attempt
 
 HISTORY_COLUMNS = ("trial", "attempt", "step", "metric", "value", "received")
+# Of `sweep_record`, of sweeps that have a budget, or a target that was reached.
+OPTIONAL_FIELDS = tuple(
+    "stopped budget.gpu_hours budget.used_hours budget.wasted_hours budget.until reached.trial"
+    " reached.value reached.target".split()
+)
 WAITING = "waiting"  # a sweep that runs, but of which no worker claims a trial
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Any
 
 from typer import Option
@@ -13,12 +14,13 @@ from hpq.domain.budget import Budget
 from hpq.domain.metric_spelling import metric_warning
 from hpq.domain.status import UnreadableSweep, Worker
 from hpq.domain.sweep import SweepView
+from hpq.domain.trial import flatten
 from hpq.domain.usage import short
 from hpq.notice import Notice, print_message
 from hpq.store.reader import StoreReader
 from hpq_producer.commands.common_flags import Output, WhereSweep
 from hpq_views.analysis.filter import Filter
-from hpq_views.analysis.output_records import sweep_record
+from hpq_views.analysis.output_records import OPTIONAL_FIELDS, sweep_record
 from hpq_views.command_output.sweep_table import COLUMNS, sweep_row
 from hpq_views.text.console import show_table
 from hpq_views.text.output import Format, show_data
@@ -38,10 +40,11 @@ def ls(
 ) -> None:
     """List sweeps, newest first.
 
-    `ended` is how many trials ended, of those that will: cancelled ones are in neither.
+    `ended` is how many trials ended, of those that will: cancelled ones are in neither. A sweep is
+    `waiting` while none of its trials runs or starts: no worker can, or others run first.
 
     Examples:
-      hpq ls --where 'state == running'
+      hpq ls --where 'state in [running, waiting]'
       hpq ls --all --tag paper -o csv
     """
     only = Filter.of(where) if where is not None else None
@@ -142,9 +145,10 @@ def _picked(
     if where is None:
         return found
     records = [_record(sweep, best, waits) for sweep in found]
-    picked = [s for s, r in zip(found, records, strict=True) if where.matches(r.get)]
-    if records:
-        where.check_names(records[0])
+    fields = [{**flatten(record), **record} for record in records]
+    picked = [s for s, of in zip(found, fields, strict=True) if where.matches(of.get)]
+    if fields:
+        where.check_names(dict.fromkeys([*chain(*fields), *OPTIONAL_FIELDS]), "sweep")
     return picked
 
 
