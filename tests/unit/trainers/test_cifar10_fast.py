@@ -1,27 +1,27 @@
-"""examples/cifar10_fast: first layer, norms, epochs, looks at a test, and that it trains."""
+"""examples/cifar10_fast: first layer, norms, mirrored images, looks at a test, and a training."""
 
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
 import torch
 
-from hpq_worker.trainers.data import DataSet, Split
-from hpq_worker.trainers.step import Plan
+from hpq.errors import Diverged
 from tests.support.constants import ROOT
-from tests.unit.trainers.test_loop import Recorded, figures
+from tests.unit.trainers.test_datasets import batches, packed
+from tests.unit.trainers.test_loop import Recorded
 
 pytestmark = pytest.mark.torch
-SMALL = {"width": 4, "epochs": 2, "batch_size": 4, "train_images": 12, "test_images": 6}
+SMALL = {"width": 4, "epochs": 2, "batch_size": 8, "train_images": 40, "test_images": 10}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def fast() -> ModuleType:
     spec = importlib.util.spec_from_file_location(
         "cifar10_fast", ROOT / "examples" / "cifar10_fast" / "train.py"
@@ -32,9 +32,18 @@ def fast() -> ModuleType:
     return module
 
 
-def split(n: int) -> Split:
-    images = np.random.default_rng(n).integers(0, 256, (n, 32, 32, 3), np.uint8)
-    return Split(images=torch.from_numpy(images), labels=torch.arange(n) % 10)
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = batches(tmp_path / "made" / "cifar-10-batches-py")
+    packed(folder, tmp_path / "cifar-10-python.tar.gz")
+    return tmp_path
+
+
+def trained(fast: ModuleType, data: Path, seed: int = 5, **params: object) -> Recorded:
+    trial = Recorded(data=data)
+    trial.seed = seed
+    fast.train({**SMALL, **params}, trial)
+    return trial
 
 
 def test_patches_of_whitened_images_are_uncorrelated_and_of_variance_1(fast) -> None:
@@ -48,25 +57,28 @@ def test_patches_of_whitened_images_are_uncorrelated_and_of_variance_1(fast) -> 
     torch.testing.assert_close(found[:, 12:], -found[:, :12])
 
 
-def test_an_image_is_mirrored_in_every_other_epoch_half_of_them_in_the_first(fast) -> None:
-    train = fast.Alternating(split(12), 4, 2, 3, Plan())
-    order, flips = torch.randperm(12), []
-    for epoch in (1, 2, 3):
-        train.set_epoch(epoch)
-        drawn = train.draw(order)
-        flips.append(drawn["flip"])
-        assert set(drawn["crop_x"].flatten().tolist()) <= {2, 3, 4, 5, 6}
-    assert torch.equal(flips[0], 1 - flips[1]) and torch.equal(flips[0], flips[2])
-    assert 0 < flips[0].sum() < 12
+def test_images_are_moved_by_at_most_so_many_pixels_and_reflected(fast) -> None:
+    image = torch.arange(36.0).view(1, 1, 6, 6)
+    torch.manual_seed(0)
+    found = fast.shifted(image.expand(400, 1, 6, 6), 1)
+    expected = torch.nn.functional.pad(image, (1, 1, 1, 1), mode="reflect")
+    views = [expected[..., y : y + 6, x : x + 6] for y in range(3) for x in range(3)]
+    counts = [sum(torch.equal(one[None], view) for one in found) for view in views]
+    assert sum(counts) == 400 and min(counts) > 0
 
 
-def test_a_test_looks_six_times_and_a_bias_of_a_norm_learns_64_times_as_fast(fast) -> None:
-    images = torch.randn(2, 3, 32, 32)
-    plain, again = (fast.FastNet(4, looks_again=on) for on in (False, True))
-    again.load_state_dict(plain.state_dict())
-    torch.testing.assert_close(plain(images), again(images))  # in training
-    plain.eval(), again.eval()
-    assert not torch.allclose(plain(images), again(images))
+def test_only_the_last_test_looks_six_times(fast, data, monkeypatch) -> None:
+    looks: list[bool] = []
+    tested = fast.tested
+    monkeypatch.setattr(fast, "tested", lambda *given: looks.append(given[3]) or tested(*given))
+    trained(fast, data, epochs=3)
+    trained(fast, data, epochs=2, tta="off")
+    assert looks == [False, False, True, False, False]
+    model, images = fast.FastNet(4).eval(), torch.randn(2, 3, 32, 32)
+    assert not torch.allclose(model(images), model.look_six_times(images))
+
+
+def test_a_bias_of_a_norm_learns_64_times_as_fast(fast) -> None:
     norm, other = fast.Norm(3).eval(), torch.nn.BatchNorm2d(3).eval()
     x = torch.randn(2, 3, 4, 4)
     for one in (norm, other):
@@ -74,18 +86,10 @@ def test_a_test_looks_six_times_and_a_bias_of_a_norm_learns_64_times_as_fast(fas
     torch.testing.assert_close(norm.bias.grad * 8, other.bias.grad * 64)
 
 
-def test_it_trains_and_a_stopped_trial_resumes_to_the_same_figures(
-    fast, monkeypatch, tmp_path
-) -> None:
-    data = DataSet(train=split(12), test=split(6))
-    monkeypatch.setattr(fast, "load_data", lambda *_: data)
-
-    def trained(trial: Recorded) -> Recorded:
-        trial.seed = 5
-        fast.train(SMALL, trial)
-        return trial
-
-    parts = Recorded(checkpoint_dir=tmp_path, stop_after=6)
-    trained(parts)
-    parts.stop_after = 10**9
-    assert len(figures(trained(parts))) == 2 and figures(parts) == figures(trained(Recorded()))
+def test_a_seed_repeats_and_a_loss_that_is_no_number_diverges(fast, data) -> None:
+    first = trained(fast, data).reports
+    assert [step for step, _ in first] == [1, 2]
+    assert trained(fast, data).reports == first != trained(fast, data, seed=6).reports
+    assert first[1][1]["train/loss"] < first[0][1]["train/loss"]
+    with pytest.raises(Diverged):
+        trained(fast, data, epochs=20, max_learning_rate=1e9)
