@@ -1,215 +1,130 @@
-"""The trainer on a GPU: `python -m benchmarks.gpu SECTION … [--data DIR] [--published DIR]`.
+"""The trainer on a GPU: `python -m benchmarks.gpu OUT --data DIR --published DIR`.
 
-Four calls of at most nine minutes each measure everything: `graph G1 G2 G7`, `G3`,
-`G8 G8b G8d G9`, `G6 parity`. They need torch with CUDA, NumPy and Pillow, and neither Redis nor rq.
-Each row is in gpu.json (`--out`) once it is measured; a later call adds its sections, and its seeds
-to those of parity. `--page FILE` writes the tables of gpu.json as Markdown.
-`--small` tries all of it on a CPU; its figures mean nothing. Exits with 1 if a check failed.
+One plan of 15 minutes, whose parts run in the order of PLAN; `--only` chooses some. Each row is a
+line of OUT/gpu.jsonl once it is measured, and a later call appends. DIR holds CIFAR10 as for
+HPQ_DATA; the other is a checkout of the article's code, without which three parts are left out.
+OUT/home keeps decoded images and compiled kernels. Needs torch with CUDA, NumPy, Pillow and PyYAML;
+the part `sweep` needs hpq with its server. `--small` runs all of it on a CPU within two minutes;
+its figures mean nothing. Exits with 1 if a part failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import faulthandler
-import gc
 import json
 import math
 import multiprocessing
 import os
-import platform
-import runpy
+import signal
+import subprocess
 import sys
-import tempfile
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import pairwise, product
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, median, variance
-from typing import Any, NamedTuple
+from statistics import fmean, stdev
+from typing import Any
 
 import torch
-from torch import nn
 
-from benchmarks import article
-from benchmarks.figures import Figure
-from benchmarks.table import text
+from benchmarks.desk import Desk
 from benchmarks.upstream import REPOSITORY, Row, Upstream, load
-from hpq.errors import Diverged, UserError
+from hpq.errors import UserError
 from hpq_worker.trainers import cifar10, device
-from hpq_worker.trainers.data import DataSet, load_data
-from hpq_worker.trainers.step import Batch, Plan, Step, summed_cross_entropy
+from hpq_worker.trainers.cifar10 import Augmented, ResNet9, normalize
+from hpq_worker.trainers.data import DataSet, Split, load_data
+from hpq_worker.trainers.loop import rates
+from hpq_worker.trainers.step import Batch, Plan, Step, measure
 
 ROOT = Path(__file__).resolve().parent.parent
-CALLS = ("graph G1 G2 G7", "G3", "G8 G8b G8d G9", "G6 parity")
-MINUTES = 9.0
 FULL = {"width": 64, "epochs": 24, "train_images": 50_000, "test_images": 10_000}
-SMALL = {"width": 4, "epochs": 3, "train_images": 50, "test_images": 10}
-BEST = {"max_learning_rate": 0.4, "data_aug_cutout_size": 5, "momentum": 0.9, "batch_norm": "on"}
-SAME = ("device", "torch", "size", "images", "peer")  # conditions of all rows in one gpu.json
-ROUNDS, FEW = 3, 3  # whole trials; epochs of what is not run whole: one to warm up, the rest counts
-FAILED = "failed: "  # begins a line for which the run exits with 1
-# Dense peak of half precision with float32 sums, FLOP/s; the vendor's figures.
-PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
-ARTICLE = """\
-To compare with: the best of the article's 16 sets had a test accuracy of 94.26 %; a trial
-of it took 75 s of training. `hpq run configs/cifar10-16.yaml` trains the same sets."""
-Reports = list[dict[str, float]]  # of a trial, each with the time.monotonic() at which it came
-Rows = Iterator[Figure | str | None]  # of a section: figures, lines beside them, None to save
-Section = Callable[["Lab", float], Rows]  # takes the time.monotonic() at which it has to end
-
-
-class OutOfTime(Exception):
-    """Raised when a section has used its time."""
+SMALL = {"width": 4, "epochs": 2, "train_images": 50, "test_images": 10}
+CUTOUT, RATE, MOMENTUM, DECAY = 5, 0.4, 0.9, 5e-4  # of the article's best set
+PAIRS = 21  # of which each mean has a standard error of 0.04 points, if a run's deviation is 0.18
+MARGIN = 0.1  # points of accuracy: closer is equal
+TESTED = 2_000  # images at a time
+SMALL_SWEEP = """
+trainer: cifar10
+method: grid
+parameters:
+  max_learning_rate: {values: [0.4, 0.6]}
+  width: {value: 4}
+  epochs: {value: 1}
+  batch_size: {value: 8}
+  train_images: {value: 50}
+  test_images: {value: 10}
+"""
 
 
 class _Enough(Exception):
-    """Raised out of the peer's loop when the wanted epochs are reported, or the time is over."""
-
-
-def row(what: str, unit: str, values: list[float], target: float | None = None) -> Figure:
-    """Return a figure of which less is better."""
-    return Figure(what=what, unit=unit, values=values, target=target)
-
-
-@dataclass(kw_only=True)
-class Desk:
-    """A trial as a trainer sees it; it keeps its reports and their times."""
-
-    data: Path | None = None
-    cache: Path = Path()
-    until: float = math.inf
-    most: int = 10_000  # epochs
-    seed: int = 0
-    checkpoint_dir: Path | None = None
-    checkpoint_s: float = 60.0
-    reports: Reports = field(default_factory=list)
-
-    @property
-    def should_stop(self) -> bool:
-        """True when the time or the epochs are over."""
-        return time.monotonic() > self.until or len(self.reports) >= self.most
-
-    def report(self, metrics: Mapping[str, float], step: int) -> None:
-        """Keep a report."""
-        self.reports.append({**metrics, "at": time.monotonic()})
-
-    def phase(self, text: str) -> None:
-        """Ignore it."""
-
-
-class Timed(NamedTuple):
-    """A trial: seconds from start to end, and of each epoch with its test; last test accuracy."""
-
-    whole_s: float
-    epochs_s: list[float]
-    accuracy: float
+    """Raised out of the published loop when its time is over."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lab:
-    """Where everything is measured, and on what; `shrink` divides batch sizes of a small run."""
+    """What is measured, on which images, and where rows are written."""
 
+    out: Path
     data: Path
-    cache: Path
-    size: Mapping[str, Any]  # width, images, epochs of a whole trial
-    shrink: int = 1
-    upstream: Upstream | None = None  # the article's published code
+    published: Upstream | None
+    is_small: bool
+    began: float
 
     @property
-    def peer(self) -> str:
-        """The name of what stands beside hpq."""
-        return "the article's way" if self.upstream is None else "the article's published code"
+    def size(self) -> dict[str, int]:
+        """Width, epochs and images of a trial."""
+        return SMALL if self.is_small else FULL
 
-    def params(self, batch_size: int, **changes: Any) -> dict[str, Any]:
-        """Return the best set at this batch size, changed."""
-        return {**BEST, **self.size, "batch_size": batch_size // self.shrink, **changes}
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """The batch sizes."""
+        return (8,) if self.is_small else (512, 128)
 
-    def ours(
-        self,
-        params: Mapping[str, Any],
-        until: float = math.inf,
-        most: int = 10_000,
-        train: Callable[..., None] = cifar10.train,
-    ) -> Timed:
-        """Run one trial of hpq's trainer in this process; OutOfTime if it could not end."""
-        seed = params.get("seed", 0)
-        desk = Desk(data=self.data, cache=self.cache, until=until, most=most, seed=seed)
-        began = time.monotonic()
-        train(params, desk)
-        whole_s = time.monotonic() - began
-        if len(desk.reports) < min(most, params["epochs"]):
-            raise OutOfTime
-        between = [b["at"] - a["at"] for a, b in pairwise(desk.reports)] or [whole_s]
-        return Timed(whole_s, between, desk.reports[-1]["test/acc"])
+    @property
+    def plan(self) -> Plan:
+        """How the trainer computes here."""
+        return cifar10.usual_plan()
 
-    def articles(
-        self, params: Mapping[str, Any], until: float = math.inf, most: int = 10_000
-    ) -> Timed:
-        """Run one trial of the peer in this process, without its import and start; as `ours`."""
-        arrays, rows, most = self.arrays(), list[Row](), min(most, params["epochs"])
+    @property
+    def cache(self) -> Path:
+        """Where decoded images stay, and where the sweep finds them."""
+        return self.out / "home" / "cache"
 
-        def hear(row: Row) -> None:
-            rows.append(row)
-            if len(rows) == most or time.monotonic() > until:
-                raise _Enough
-
-        began = time.monotonic()
-        with suppress(_Enough):
-            if self.upstream is None:
-                model, dtype = article.network(params, device.pick())
-                for row in article.train(model, arrays, params, dtype):
-                    hear(row)
-            else:
-                self.upstream.trial(arrays, params, device.pick(), hear)
-        whole_s = time.monotonic() - began
-        gc.collect()  # a cycle of frames holds their network
-        if len(rows) < most:
-            raise OutOfTime
-        seconds = [row["epoch/time"] for row in rows]
-        return Timed(whole_s, seconds[1:] or seconds, rows[-1]["test/acc"])
+    def say(self, part: str, **row: Any) -> None:
+        """Print a row, and append it to the file."""
+        line = json.dumps({"part": part, **row, "at": round(time.monotonic() - self.began, 1)})
+        print(line, flush=True)
+        with (self.out / "gpu.jsonl").open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
 
     def images(self) -> DataSet:
-        """Return the images and labels as the trainer has them, on the device."""
+        """Return the images and labels on the device."""
         desk: Any = Desk(data=self.data, cache=self.cache)
         return load_data("cifar10", desk, self.size["train_images"], self.size["test_images"])
 
-    def arrays(self) -> dict[str, article.Array]:
-        """Return the images and labels as the article's way takes them."""
-        names, data = product(("train", "test"), ("images", "labels")), self.images()
-        return {f"{x}_{y}": getattr(getattr(data, x), y).cpu().numpy() for x, y in names}
+    def epoch(self, size: int, plan: Plan) -> list[Batch]:
+        """Return the batches of an epoch."""
+        return list(Augmented(self.images().train, size, CUTOUT, 0, plan))
 
-    def mfu(self, epoch_s: float) -> str:
-        """Return the model FLOP utilization of epochs of this length, tests included."""
-        name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-        most = next((flops for gpu, flops in PEAKS.items() if gpu in name), math.nan)
-        flop = training_flop(self.size["width"]) * self.size["train_images"]
-        return f"MFU {flop / epoch_s / most:.1%}"
+    def step(self, size: int, plan: Plan, seed: int = 0) -> Step:
+        """Return a step of the trainer's network with the weights of a seed."""
+        torch.manual_seed(seed)
+        with device.pick():
+            model = device.placed(ResNet9(self.size["width"]), plan).train()
+        return Step(model, plan, size, MOMENTUM, DECAY)
 
-
-def training_flop(width: int) -> float:
-    """Return the operations of one image forward and backward: 2.27e9 at width 64, convolutions."""
-    w = width
-    convs = [(3, w, 32), (w, 2 * w, 32), (2 * w, 2 * w, 16), (2 * w, 2 * w, 16)]
-    convs += [(2 * w, 4 * w, 16), (4 * w, 8 * w, 8), (8 * w, 8 * w, 4), (8 * w, 8 * w, 4)]
-    forward = sum(2 * 9 * c_in * c_out * side**2 for c_in, c_out, side in convs)
-    first = 2 * 9 * 3 * w * 32**2  # the gradient of the images is not computed
-    return 3 * (forward + 2 * 8 * w * 10) - first
-
-
-def steps(
-    lab: Lab, plan: Plan, size: int, wrap: Callable[[nn.Module], nn.Module] = nn.Sequential
-) -> tuple[Step, list[Batch]]:
-    """Return a step of the trainer's network with the weights of seed 0, and an epoch's batches."""
-    torch.manual_seed(0)
-    with device.pick():
-        model = device.placed(wrap(cifar10.ResNet9(lab.size["width"])), plan).train()
-    step = Step(model, plan, summed_cross_entropy, size=size, momentum=0.9, decay=5e-4)
-    return step, list(cifar10.Augmented(lab.images().train, size, 5, 0, plan))
+    def theirs(self, size: int, seed: int) -> tuple[Any, Any]:
+        """Return the published network and optimizer."""
+        assert self.published is not None
+        utils = self.published.utils
+        torch.manual_seed(seed)
+        model = self.published.model(self.size["width"], True, device.pick())
+        model.train(True)
+        weights = utils.trainable_params(model)
+        return model, utils.nesterov(weights, momentum=MOMENTUM, weight_decay=DECAY * size)
 
 
 def wait() -> float:
@@ -219,470 +134,337 @@ def wait() -> float:
     return time.monotonic()
 
 
-# --- graph: is the captured step right, what does a capture cost
-
-
-class Peeks(nn.Sequential):
-    """Reads a value back from the device, which no capture allows."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what the network returns."""
-        logits: torch.Tensor = super().forward(x)
-        return logits * (1.0 if logits.sum().item() < math.inf else 2.0)
-
-
-def weights_after(
-    lab: Lab, plan: Plan, wrap: Callable[[nn.Module], nn.Module] = nn.Sequential
-) -> tuple[Step, list[torch.Tensor]]:
-    """Return a step after four updates; its weights, statistics and sums in float64."""
-    step, batches = steps(lab, plan, 256 // lab.shrink, wrap)
-    for number, batch in zip(range(4), batches * 4, strict=False):
-        step(batch, torch.full_like(step.lr, step.size * 0.02 * (number + 1) / 1024))
-    state = [*step.model.state_dict().values(), step.sums]
-    return step, [value.to(torch.float64, copy=True) for value in state]
-
-
-def apart(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
-    """Return the largest difference of a tensor, in % of its norm; NaN if one has a NaN."""
-    shares = [torch.dist(a, b) / (b.norm() + 1e-12) for a, b in zip(ours, theirs, strict=True)]
-    return 100 * float(torch.stack(shares).max())  # Python's max would lose a NaN
-
-
-def graph(lab: Lab, until: float) -> Rows:
-    """Check what a capture computes; time captures."""
-    if not cifar10.usual_plan().graph:
-        yield "nothing is captured here: this section needs CUDA"
-        return
-    torch.backends.cudnn.deterministic = True
-    try:
-        yield from compared(lab)
-    finally:
-        torch.backends.cudnn.deterministic = False
-    for size in (512, 128):
-        seconds = []
-        for _ in range(1 + ROUNDS):
-            step, batches = steps(lab, cifar10.usual_plan(), size // lab.shrink)
-            began = wait()
-            step(batches[0], step.lr)
-            seconds.append(wait() - began)
-        yield row(f"a capture and a step, batch {size}", "s", seconds[1:])
-
-
-def compared(lab: Lab) -> Rows:
-    """Compare captured steps with eager ones, then break a capture."""
-    # In half precision roundings grow within a few steps; float64 would show a stale number.
-    for dtype, most in ((torch.float64, 1e-4), (cifar10.usual_plan().dtype, 5.0)):
-        plan = replace(cifar10.usual_plan(), dtype=dtype)
-        step, captured = weights_after(lab, plan)
-        if step.graph is None:
-            yield f"{FAILED}no capture in {dtype}: {step.why_eager}"
-        plain = weights_after(lab, replace(plan, graph=False))[1]
-        found = apart(captured, plain)
-        if not found <= most:
-            yield f"{FAILED}{dtype}: {found:.3g} % apart, at most {most:g}"
-        what = f"4 captured steps beside eager ones, {str(dtype)[6:]}: largest difference"
-        yield row(what, "%", [found], most)
-    broken, eager = weights_after(lab, plan, Peeks)
-    if broken.graph is not None or not apart(eager, plain) <= 5.0:
-        yield f"{FAILED}a step that reads a value back: {apart(eager, plain):.3g} % apart"
-    yield f"a network that reads a value back: {broken.why_eager}"
-    torch.manual_seed(1)
-    first = torch.rand(8, device=device.pick())
-    torch.manual_seed(1)
-    if not torch.equal(first, torch.rand_like(first)):
-        yield f"{FAILED}after it the generator does not repeat from a seed"
-    if weights_after(lab, plan)[0].graph is None:
-        yield f"{FAILED}no capture after one that was refused"
-
-
-# --- G1, G2, G7, parity: whole trials beside the peer
-
-
-def whole(
-    name: str, batch_size: int, target: float, times: float | None, lab: Lab, until: float
-) -> Rows:
-    """Time the best set at a batch size: all epochs with a test after each; the peer beside."""
-    params = lab.params(batch_size)
-    lab.ours({**params, "epochs": 1}, until)  # kernels are chosen
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-    found = [lab.ours(params, until) for _ in range(ROUNDS)]
-    epoch_s = median(median(timed.epochs_s) for timed in found)
-    what = f"{name} hpq, batch {batch_size}, {params['epochs']} epochs, {lab.mfu(epoch_s)}"
-    yield (ours := row(what, "s", [timed.whole_s for timed in found], target))
-    yield row(f"{name} test accuracy", "%", [100 * timed.accuracy for timed in found])
-    if torch.cuda.is_available():
-        yield row(f"{name} memory at most", "GiB", [torch.cuda.max_memory_reserved() / 2**30])
-    theirs = lab.articles(params, until, most=FEW).epochs_s
-    seconds = [params["epochs"] * s for s in theirs]
-    what = f"{name} {lab.peer}, {len(seconds)} epochs scaled up, {lab.mfu(median(theirs))}"
-    yield ours.peer(what, seconds)
-    ratio = row(f"{name} times as fast as {lab.peer}", "×", [s / ours.median for s in seconds])
-    yield replace(ratio, target=times, more_is_better=True)
-
-
-def diverge(lab: Lab, until: float) -> Rows:
-    """Time a trial that diverges, from its start to the verdict."""
-    params = lab.params(512, batch_norm="off", max_learning_rate=0.6)
-    lab.ours({**params, "max_learning_rate": 1e-6, "epochs": 1}, until)  # kernels are chosen
-    began, said = time.monotonic(), f"none in {FEW} epochs"
-    try:
-        lab.ours(params, until, most=FEW)
-    except Diverged as verdict:
-        said = str(verdict).partition(":")[0]
-    yield row(f"G7 no batch norm, rate 0.6, verdict: {said}", "s", [time.monotonic() - began])
-
-
-def parity(seen: dict[str, list[float]], lab: Lab, until: float) -> Rows:
-    """Train seeds of hpq and the peer in turn, beside those of earlier calls."""
-    ours, theirs = seen.setdefault("ours", []), seen.setdefault("theirs", [])
-    with suppress(OutOfTime):
-        while len(theirs) < (10 if lab.shrink == 1 else 2):
-            if len(ours) == len(theirs):
-                ours.append(100 * lab.ours(lab.params(512, seed=len(ours)), until).accuracy)
-            params = lab.params(512, seed=1000 + len(theirs))
-            theirs.append(100 * lab.articles(params, until).accuracy)
-            yield None
-    if ours:
-        own = replace(row(f"parity: hpq, {len(ours)} seeds", "%", ours), more_is_better=True)
-        yield own
-    if theirs:
-        yield own.peer(f"parity: {lab.peer}, {len(theirs)} seeds", theirs)
-    if min(len(ours), len(theirs)) < 2:
-        yield "parity: another call adds seeds; two of each make a difference"
-        return
-    error = math.sqrt(sum(variance(some) / len(some) for some in (ours, theirs)))
-    difference = fmean(ours) - fmean(theirs)
-    what = f"parity: difference of means {difference:+.3f}, standard error {error:.3f}"
-    yield row(what, "points", [abs(difference)], 0.1)
-
-
-# --- G3, G6: trials in processes of their own, one after another as in a runner
-
-
-def runner(sharing: int = 1) -> ProcessPoolExecutor:
-    """Return a process for trials, one of N that share the GPU; its first trial starts it."""
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, context, share_gpu, (sharing,))
-
-
-def share_gpu(sharing: int) -> None:
-    """Bound this process to its part of the GPU's memory."""
-    os.environ["HPQ_TRIALS_PER_GPU"] = str(sharing)
-
-
-def trial(data: Path, cache: Path, params: Mapping[str, Any], until: float) -> Reports:
-    """Return the reports of a trial, up to the time's end or the epoch in which it diverged."""
-    desk = Desk(data=data, cache=cache, until=until)
-    with suppress(Diverged):
-        cifar10.train(params, desk)  # type: ignore[arg-type]
-    return desk.reports
-
-
-def first_began(reports: Reports) -> float:
-    """Return when the first epoch of these reports began."""
-    return reports[0]["at"] - reports[0]["train/time"] - reports[0]["test/time"]
-
-
-def sixteen(lab: Lab, until: float) -> Rows:
-    """Run the article's sets in a runner, from its start to the last result; gaps and starts."""
-    axes = product((0.4, 0.6), (5, 12), (128, 512), (0.9, 0.99))
-    sets = [
-        lab.params(size, max_learning_rate=rate, data_aug_cutout_size=cutout, momentum=momentum)
-        for rate, cutout, size, momentum in axes
-    ]
-    gaps, accuracies, ended, early = list[float](), [0.0], 0.0, 0
-    started = time.monotonic()
-    with runner() as process:
-        for number, params in enumerate(sets):
-            reports = process.submit(trial, lab.data, lab.cache, params, until).result()
-            if time.monotonic() > until:
-                yield f"{number} sets in {time.monotonic() - started:.0f} s"
-                raise OutOfTime
-            if reports:  # else it diverged in its first epoch
-                begun = first_began(reports)
-                if number == 0:
-                    yield row("G5 process start to first epoch, first", "s", [begun - started])
-                elif ended:
-                    gaps.append(1000 * (begun - ended))
-                accuracies.append(reports[-1]["test/acc"])
-            is_whole = len(reports) == params["epochs"]
-            early += not is_whole
-            # A trial that diverged went on training after its last report: no gap is known.
-            ended = reports[-1]["at"] if is_whole else 0.0
-        whole_s = time.monotonic() - started
-    if early:
-        yield f"{early} of these sets diverged and took less time"
-    what = f"G3 {len(sets)} sets, from a runner's start; best {max(accuracies):.2%}"
-    yield row(what, "s", [whole_s], 170)
-    if gaps:
-        yield row("G4 gap from the last report to the next first epoch", "ms", gaps, 100)
-    started, params = time.monotonic(), lab.params(512, epochs=2)
-    with runner() as process:
-        reports = process.submit(trial, lab.data, lab.cache, params, until).result()
-    if not reports:
-        raise OutOfTime
-    yield row("G5 process start to first epoch, again", "s", [first_began(reports) - started], 10)
-
-
-def sharing(lab: Lab, until: float) -> Rows:
-    """Measure trials an hour of 1, 2 and 4 processes on one GPU, each bounded to its part."""
-    alone: dict[int, float] = {}
-    for count in (1, 2, 4):
-        with ExitStack() as stack:
-            some = [stack.enter_context(runner(count)) for _ in range(count)]
-            for size, epochs in product((128, 512), (1, 6)):  # they are warm before it counts
-                params = lab.params(size, epochs=epochs)
-                work = partial(trial, lab.data, lab.cache, params, until)
-                running = [process.submit(work) for process in some]
-                every = [[report["at"] for report in each.result()] for each in running]
-                if time.monotonic() > until:
-                    raise OutOfTime
-                if epochs == 1:
-                    continue
-                # The last to begin and the first to end leave epochs that all of them shared.
-                since, end = max(at[0] for at in every), min(at[-1] for at in every)
-                rate = 0.0
-                for at in every:
-                    own = list(pairwise(at))
-                    shared = [(a, b) for a, b in own if a >= since and b <= end] or own
-                    rate += 3600 / (lab.size["epochs"] * median(b - a for a, b in shared))
-                alone.setdefault(size, rate)
-                what = f"G6 batch {size}, {count} at once: {rate / alone[size]:.2f} × one alone"
-                yield replace(row(what, "trials/h", [rate]), more_is_better=True)
-
-
-# --- G8, G9: what each technique gives, the step taken apart, the other recipe
-
-
-def ablation(batch_size: int, lab: Lab, until: float) -> Rows:
-    """Time a few epochs with each technique on top of the last, scaled up to a trial."""
-    half = partial(device.plan, dtype=torch.half, autocast=None)
-    ladder = {
-        "float32, convolutions in TF32": device.plan(autocast=None),
-        "bfloat16 autocast instead": device.plan(),
-        "half precision instead": half(),
-        "+ channels filled up to 8": half(channels=8),
-        "+ the step as a CUDA graph": half(channels=8, graph=True),
-        "+ torch.compile": half(channels=8, graph=True, compile=True),
-    }
-    last, params = math.nan, lab.params(batch_size)
-    for what, plan in ladder.items():
-        train = partial(cifar10.train, plan=plan)
-        cold = lab.ours({**params, "epochs": 1}, until, train=train).whole_s
-        epochs_s = lab.ours(params, until, most=FEW, train=train).epochs_s
-        before, last = last, median(epochs_s)
-        gain = "" if math.isnan(before) else f", {before / last:.2f} × the one before"
-        what = f"G8 batch {batch_size}: {what}, {lab.mfu(last)}{gain}, first trial {cold:.0f} s"
-        yield row(what, "s", [params["epochs"] * s for s in epochs_s])
-
-
-def taken_apart(lab: Lab, until: float) -> Rows:
-    """Time a step (µs), and the same step with one thing done as others do it."""
-    for size in (512, 128):
-        step, batches = steps(lab, cifar10.usual_plan(), size // lab.shrink)
-        host = [part.cpu() for part in batches[0]]
-        host = [part.pin_memory() for part in host] if torch.cuda.is_available() else host
-        foreach, _ = steps(lab, cifar10.usual_plan(), size // lab.shrink)
-        for group in foreach.sgd.param_groups:  # its rate is baked into a capture
-            group.update(fused=False, foreach=True, lr=1e-3)
-
-        def shipped(batch: Batch, step: Step = step) -> None:
-            step(batch, step.lr)
-
-        def read_back(batch: Batch, step: Step = step) -> None:
-            step(batch, step.lr)
-            step.sums.tolist()
-
-        def copied(batch: Batch, step: Step = step, host: list[torch.Tensor] = host) -> None:
-            place = step.lr.device
-            step((host[0].to(place), host[1].to(place)), step.lr)
-
-        works: dict[str, Callable[[Batch], object]] = {
-            "as shipped": shipped,
-            "SGD(foreach=True)": partial(shipped, step=foreach),
-            "loss and hits read back each time": read_back,
-            "images copied from the host each time": copied,
-        }
-        found: dict[str, list[float]] = {what: [] for what in works}
-        for number, (what, work) in product(range(1 + ROUNDS), works.items()):
-            if time.monotonic() > until:
-                raise OutOfTime
-            began = wait()
-            for batch in batches:
-                work(batch)
-            if number:
-                found[what].append(1e6 * (wait() - began) / len(batches))
-        (name, values), *others = found.items()
-        yield (ours := row(f"G8d batch {size}, a step {name}", "µs", values))
-        yield from (ours.peer(f"G8d batch {size}, {what}", values) for what, values in others)
-        augmented = cifar10.Augmented(
-            lab.images().train, size // lab.shrink, 5, 0, cifar10.usual_plan()
-        )
+def step_us(step: Step, batches: list[Batch]) -> float:
+    """Return the microseconds of a step, in the fastest of three rounds."""
+    rate = torch.full_like(step.lr, 1e-3)
+    for batch in batches[:5]:
+        step(batch, rate)
+    found = []
+    for _ in range(3):
         began = wait()
-        drawn = len(list(augmented))
-        what = f"G8d batch {size}, beside a step: its share of an epoch's draws and augmentation"
-        yield row(what, "µs", [1e6 * (wait() - began) / drawn])
+        for batch in batches:
+            step(batch, rate)
+        found.append(1e6 * (wait() - began) / len(batches))
+    return round(min(found), 1)
 
 
-def fast(lab: Lab, until: float) -> Rows:
-    """Train examples/cifar10_fast by its defaults, seed after seed."""
-    train = runpy.run_path(str(ROOT / "examples" / "cifar10_fast" / "train.py"))["train"]
-    sizes = {name: lab.size[name] for name in ("width", "train_images", "test_images")}
-    params = {**sizes, "epochs": min(10, lab.size["epochs"]), "batch_size": 1024 // lab.shrink}
-    lab.ours({**params, "epochs": 1}, until, train=train)
-    found: list[Timed] = []
-    with suppress(OutOfTime):
-        while len(found) < (10 if lab.shrink == 1 else 2):
-            found.append(lab.ours({**params, "seed": len(found)}, until, train=train))
-    if not found:
-        raise OutOfTime
-    what = f"G9 examples/cifar10_fast, {params['epochs']} epochs, {len(found)} seeds"
-    yield row(what, "s", [timed.whole_s for timed in found])
-    mean = fmean(100 * timed.accuracy for timed in found)
-    yield row(f"{what}, mean test accuracy", "%", [mean])
+def data(lab: Lab, until: float) -> None:
+    """Decode the images into the cache, and time it."""
+    began = time.monotonic()
+    lab.images()
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    about = {"device": name, "torch": torch.__version__, "plan": str(lab.plan), "size": lab.size}
+    lab.say("data", seconds=round(time.monotonic() - began, 2), **about)
 
 
-# --- sections, their time, gpu.json and its page
-
-SECTIONS: dict[str, tuple[str, float, Section | None]] = {  # what, seconds at most, how
-    "graph": ("the captured step: right, and what it costs", 120, graph),
-    "G1": ("a trial at batch 512", 150, partial(whole, "G1", 512, 10.0, 6.0)),
-    "G2": ("a trial at batch 128", 200, partial(whole, "G2", 128, 12.0, None)),
-    "G7": ("a trial that diverges", 40, diverge),
-    "G3": ("sixteen sets in a runner, gaps, starts", 500, sixteen),
-    "G8": ("each technique on top of the last, batch 512", 170, partial(ablation, 512)),
-    "G8b": ("the same, batch 128", 200, partial(ablation, 128)),
-    "G8d": ("the step taken apart", 60, taken_apart),
-    "G9": ("another recipe", 90, fast),
-    "G6": ("trials that share the GPU", 200, sharing),
-    "parity": ("accuracy beside the peer", 600, None),  # which adds to earlier seeds
-}
-
-
-def page(found: Mapping[str, Any]) -> str:
-    """Return gpu.json as Markdown."""
-    lines = ["# On a GPU", "", "Written by `python -m benchmarks.gpu --page FILE`.", ARTICLE, ""]
-    lines += [f"- {name}: {value}" for name, value in found["conditions"].items()]
-    if not found["sections"]:
-        lines.append("Nothing is measured yet: no GPU was available. Four calls measure all:\n")
-        paths = "--data DIR --published DIR"
-        lines += [f"    python -m benchmarks.gpu {call} {paths}" for call in CALLS]
-    for name, section in found["sections"].items():
-        own = {x["what"]: Figure(**{**x, "beside": None}) for x in section["rows"]}
-        rows = [replace(own[x["what"]], beside=own.get(x["beside"])) for x in section["rows"]]
-        table = text(name, section["what"], rows) if rows else f"**{name}**: {section['what']}\n"
-        lines += ["", table, *(f"- {note}" for note in section["notes"])]
-    return "\n".join(lines).rstrip() + "\n"
+def kernels(lab: Lab, until: float) -> None:
+    """Write the kernels of ten eager steps, by their time, to a file for each batch size."""
+    gpu = torch.cuda.is_available()
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if gpu:
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    for size in lab.batches:
+        step = lab.step(size, replace(lab.plan, graph=False))
+        batches = lab.epoch(size, lab.plan)
+        step_us(step, batches[:10])
+        with torch.profiler.profile(activities=activities) as profile:
+            for batch in batches[:10]:
+                step(batch, step.lr)
+            wait()
+        by = "self_cuda_time_total" if gpu else "self_cpu_time_total"
+        table = profile.key_averages().table(sort_by=by, row_limit=60, max_name_column_width=110)
+        path = lab.out / f"kernels_{size}.txt"
+        path.write_text(table, "utf-8")
+        lab.say("kernels", batch=size, file=path.name)
 
 
-def write(path: Path, content: str) -> None:
-    """Write a file whole or not at all."""
-    draft = path.with_suffix(".tmp")
-    draft.write_text(content, "utf-8")
-    draft.replace(path)
+def half(lab: Lab, until: float) -> None:
+    """Compare hpq's and the published gradient of a batch with that in float64."""
+    size = lab.batches[0]
+    plan = replace(lab.plan, graph=False, channels=3)
+    images, labels = lab.epoch(size, plan)[0]
+    step = lab.step(size, plan)
+    model, _ = lab.theirs(size, 0)
+    exact = ResNet9(lab.size["width"]).double().to(device.pick()).train()
+    every = (step.model.parameters(), model.parameters(), exact.parameters())
+    with torch.no_grad():
+        for ours, theirs, weight in zip(*every, strict=True):
+            ours.copy_(theirs)
+            weight.copy_(theirs)
+    for network, kind in ((exact, torch.float64), (step.model, plan.dtype)):
+        measure(network, (images.to(kind), labels), torch.zeros_like(step.sums), plan).backward()
+    model({"input": images.contiguous(), "target": labels})["loss"].backward()
+    right = gradient(exact)
+    for name, network in (("hpq", step.model), ("published", model)):
+        found = gradient(network)
+        apart = float((found - right).norm() / right.norm())
+        along = float(found @ right / (right @ right))
+        lab.say("half", of=name, batch=size, apart=apart, along=along)
 
 
-def conditions(lab: Lab) -> dict[str, str]:
-    """Return what the figures are measured on."""
-    crc, gpu = 0, torch.cuda.is_available()
-    for _, array in sorted(lab.arrays().items()):
-        crc = zlib.crc32(array.tobytes(), crc)
-    return {
-        "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
-        "device": torch.cuda.get_device_name() if gpu else "no GPU: the figures mean nothing",
-        "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
-        "python": platform.python_version(),
-        "plan": str(cifar10.usual_plan()),
-        "peer": lab.peer + (f", CRC-32 {lab.upstream.crc}" if lab.upstream else ""),
-        "images": f"CRC-32 {crc:08x}",
-        "size": ", ".join(f"{name} {value}" for name, value in lab.size.items()),
+def gradient(model: torch.nn.Module) -> torch.Tensor:
+    """Return all gradients of a network in one float64 vector."""
+    return torch.cat([weight.grad.double().flatten() for weight in model.parameters()])
+
+
+def steps(lab: Lab, until: float) -> None:
+    """Compare captured steps with eager ones; time steps as shipped, and with one thing changed."""
+    size = lab.batches[0]
+    exact = replace(lab.plan, dtype=torch.float64)
+    if exact.graph:
+        torch.backends.cudnn.deterministic = True
+        captured, eager = (weights_after(lab, replace(exact, graph=on)) for on in (True, False))
+        torch.backends.cudnn.deterministic = False
+        found = float(torch.dist(captured, eager) / eager.norm())
+        lab.say("steps", what="4 captured steps beside eager ones, float64", apart=found)
+        if not found < 1e-6:
+            raise ValueError("captured steps do not compute what eager ones do")
+    for size in lab.batches:
+        batches = lab.epoch(size, lab.plan)
+        lab.say("steps", what="shipped", batch=size, us=step_us(lab.step(size, lab.plan), batches))
+        torch.backends.cudnn.benchmark_limit = 0
+        us = step_us(lab.step(size, lab.plan), batches)
+        torch.backends.cudnn.benchmark_limit = 10
+        lab.say("steps", what="cudnn.benchmark_limit = 0", batch=size, us=us)
+        if torch.cuda.is_available():
+            # The second process finds what the first one has compiled on the disk.
+            for process in ("first", "second"):
+                context = multiprocessing.get_context("spawn")
+                with ProcessPoolExecutor(1, context) as pool:
+                    first_s, us = pool.submit(compiled, lab.data, lab.out, size).result()
+                lab.say("steps", what=f"compiled, {process}", batch=size, us=us, first_s=first_s)
+
+
+def weights_after(lab: Lab, plan: Plan) -> torch.Tensor:
+    """Return all weights after four steps at different rates."""
+    size = lab.batches[0]
+    step = lab.step(size, plan)
+    for number, batch in zip(range(4), lab.epoch(size, plan), strict=False):
+        step(batch, torch.full_like(step.lr, size * 0.02 * (number + 1) / 1024))
+    return torch.cat([weight.detach().flatten() for weight in step.model.parameters()])
+
+
+def compiled(data: Path, out: Path, size: int) -> tuple[float, float]:
+    """Return seconds of the first step through torch.compile, and microseconds of later ones."""
+    lab = Lab(out=out, data=data, published=None, is_small=False, began=0.0)
+    plan = replace(lab.plan, compile=True)
+    batches = lab.epoch(size, plan)
+    step = lab.step(size, plan)
+    began = wait()
+    step(batches[0], step.lr)
+    first_s = round(wait() - began, 1)
+    return first_s, step_us(step, batches)
+
+
+def parity(lab: Lab, until: float) -> None:
+    """Train pairs on half of the training images, and test on all others; compare by TOST.
+
+    The published network, loss and optimizer get their batches from hpq's loader.
+    """
+    every = lab.images()
+    order = torch.randperm(len(every.train), generator=torch.Generator().manual_seed(0))
+    order = order.to(device.pick())
+    first, rest = order[: len(order) // 2], order[len(order) // 2 :]
+    train = Split(images=every.train.images[first], labels=every.train.labels[first])
+    images = torch.cat([every.train.images[rest], every.test.images])
+    labels = torch.cat([every.train.labels[rest], every.test.labels])
+    test = Split(images=images, labels=labels)
+    differences: list[float] = []
+    took_s = 0.0
+    for pair in range(3 if lab.is_small else PAIRS):
+        began = wait()
+        if began + took_s > until:
+            break
+        ours = trained(lab, train, test, pair)
+        theirs = published_trained(lab, train, test, 1000 + pair)
+        took_s = wait() - began
+        differences.append(ours - theirs)
+        lab.say("parity", pair=pair, hpq=ours, published=theirs, seconds=round(took_s, 2))
+        if len(differences) > 2:
+            low, high = interval(differences)
+            equal = low > -MARGIN and high < MARGIN
+            row = {"points": fmean(differences), "low": low, "high": high, "is_equal": equal}
+            lab.say("parity", pairs=len(differences), margin=MARGIN, **row)
+
+
+def trained(lab: Lab, train: Split, test: Split, seed: int) -> float:
+    """Return the accuracy in percent of hpq's trainer after all epochs."""
+    size, plan, epochs = lab.batches[0], lab.plan, lab.size["epochs"]
+    step = lab.step(size, plan, seed)
+    batches = Augmented(train, size, CUTOUT, seed, plan)
+    every = rates(len(batches), epochs, RATE).to(step.lr)
+    for epoch in range(epochs):
+        for rate, batch in zip(every[epoch], batches, strict=True):
+            step(batch, rate)
+    step.model.eval()
+    return accuracy(test, lambda images: step.model(normalize(images, plan)))
+
+
+def published_trained(lab: Lab, train: Split, test: Split, seed: int) -> float:
+    """Return the accuracy in percent of the published network, loss and optimizer."""
+    assert lab.published is not None
+    size, epochs, utils = lab.batches[0], lab.size["epochs"], lab.published.utils
+    plan = replace(lab.plan, channels=3)
+    model, optimizer = lab.theirs(size, seed)
+    batches = Augmented(train, size, CUTOUT, seed, plan)
+    rate = utils.PiecewiseLinear([0, 5 * epochs / 24, epochs], [0, RATE, 0])
+    for epoch in range(epochs):
+        for number, (images, labels) in enumerate(batches):
+            model({"input": images.contiguous(), "target": labels})
+            at = epoch + number / len(batches)
+            utils.update(model, utils.set_opt_params(optimizer, {"lr": rate(at) / size}))
+    model.train(False)
+
+    def see(images: torch.Tensor) -> torch.Tensor:
+        none = torch.zeros(len(images), dtype=torch.int64, device=images.device)
+        seen = model({"input": normalize(images, plan).contiguous(), "target": none})
+        logits: torch.Tensor = seen["classifier_logits"]
+        return logits
+
+    return accuracy(test, see)
+
+
+def accuracy(test: Split, see: Callable[[torch.Tensor], torch.Tensor]) -> float:
+    """Return the accuracy in percent of what `see` makes of images."""
+    hits = 0
+    with torch.no_grad():
+        parts = zip(test.images.split(TESTED), test.labels.split(TESTED), strict=True)
+        hits = sum(int((see(images).argmax(1) == labels).sum()) for images, labels in parts)
+    return 100 * hits / len(test)
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """Return the 90 % confidence interval of a mean: within ±m, TOST finds it equal at 5 %."""
+    n, z = len(values) - 1, 1.6448536
+    # Student's t by its expansion: 1.2 % too small of three values, exact of 21.
+    t = z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+    t += (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
+    error = t * stdev(values) / math.sqrt(len(values))
+    return fmean(values) - error, fmean(values) + error
+
+
+def sweep(lab: Lab, until: float) -> None:
+    """Run the article's 16 trials by `hpq run`, from the command to the ranking."""
+    file = ROOT / "configs" / "cifar10-16.yaml"
+    if lab.is_small:
+        file = lab.out / "small.yaml"
+        file.write_text(SMALL_SWEEP, "utf-8")
+    environ = {**os.environ, "HPQ_HOME": str(lab.out / "home"), "HPQ_DATA": str(lab.data)}
+    began = time.monotonic()
+    words = [sys.executable, "-m", "hpq_producer", "run", str(file)]
+    path = lab.out / "sweep.txt"
+    with (
+        path.open("w", encoding="utf-8") as said,
+        subprocess.Popen(words, env=environ, stdout=said, stderr=subprocess.STDOUT) as process,
+    ):
+        try:
+            code = process.wait(until - began)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)  # it stops its workers
+            raise
+    seconds = round(time.monotonic() - began, 1)
+    lab.say("sweep", seconds=seconds, exit_code=code, file=path.name)
+    if code:
+        raise ValueError(path.read_text("utf-8")[-300:])
+
+
+def published(lab: Lab, until: float) -> None:
+    """Run the published code as it is, with its loader, for all epochs at batch 512."""
+    assert lab.published is not None
+    rows: list[Row] = []
+
+    def hear(row: Row) -> None:
+        rows.append(row)
+        if time.monotonic() > until:
+            raise _Enough
+
+    every = lab.images()
+    arrays = {
+        f"{name}_{kind}": getattr(getattr(every, name), kind).cpu().numpy()
+        for name in ("train", "test")
+        for kind in ("images", "labels")
     }
+    params: dict[str, Any] = {
+        **lab.size,
+        "batch_size": lab.batches[0],
+        "data_aug_cutout_size": CUTOUT,
+    }
+    params |= {"max_learning_rate": RATE, "momentum": MOMENTUM, "batch_norm": "on"}
+    with suppress(_Enough):
+        lab.published.trial(arrays, params, device.pick(), hear)
+    seconds = round(sum(row["epoch/time"] for row in rows), 2)
+    epochs = len(rows)
+    lab.say("published", epochs=epochs, seconds=seconds, accuracy=100 * rows[-1]["test/acc"])
 
 
-def measured(rows: Rows) -> Rows:
-    """Return a section's rows; a failure or the end of its time is its last one."""
-    try:
-        yield from rows
-    except OutOfTime:
-        yield "cut short: out of time"
-    except Exception as error:  # the next section is measured all the same
-        yield FAILED + " ".join(f"{type(error).__name__}: {error}".split())[:300]
+Part = Callable[[Lab, float], None]  # takes the time.monotonic() at which it should end
+PLAN: Mapping[str, tuple[int, Part, bool]] = {  # seconds, the part, whether it needs their code
+    "data": (60, data, False),
+    "kernels": (45, kernels, False),
+    "half": (20, half, True),
+    "steps": (120, steps, False),
+    "parity": (350, parity, True),
+    "sweep": (220, sweep, False),
+    "published": (70, published, True),
+}
+MINUTES = 15
 
 
-def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
-    """Measure sections into gpu.json, each row as it comes; False if a check failed."""
-    about, fine = conditions(lab), True
-    found: dict[str, Any] = {"conditions": about, "sections": {}, "parity": {}}
-    if out.exists():
-        found = json.loads(out.read_text("utf-8"))
-        for name in SAME:
-            if (was := found["conditions"][name]) != about[name]:
-                raise UserError(f"--out {out}: its {name}: {was}; here: {about[name]}")
+def run(lab: Lab, names: list[str], minutes: float) -> bool:
+    """Run parts in their order; False if one failed, after which the next ones run."""
+    ends = lab.began + 60 * minutes
+    is_fine = True
     for name in names:
-        what, most_s, rows_of = SECTIONS[name]
-        section: dict[str, Any] = {"what": what, "rows": [], "notes": []}
-        found["sections"][name] = section
-        print(f"{name} …", file=sys.stderr, flush=True)
-        rows_of = rows_of or partial(parity, found["parity"])
-        for row in measured(rows_of(lab, min(ends, time.monotonic() + most_s))):
-            if isinstance(row, str):
-                fine &= not row.startswith(FAILED)
-                section["notes"].append(row)
-                print(f"  {row}", flush=True)
-            elif row:
-                kept = {n: getattr(row, n) for n in Figure.__slots__ if n != "beside"}
-                section["rows"].append({**kept, "beside": row.beside and row.beside.what})
-                print(f"  {row.what}: {row.median:.4g} {row.unit}", flush=True)
-            write(out, json.dumps(found, indent=2) + "\n")
-    return fine
+        seconds, part, needs_published = PLAN[name]
+        if needs_published and lab.published is None:
+            lab.say(name, left_out="no --published")
+            continue
+        if time.monotonic() > ends:
+            lab.say(name, left_out="no time")
+            continue
+        try:
+            part(lab, min(ends, time.monotonic() + seconds))
+        except Exception as error:  # the next part is measured all the same
+            is_fine = False
+            lab.say(name, failed=" ".join(f"{type(error).__name__}: {error}".split())[:300])
+    return is_fine
 
 
 def main() -> None:
-    """Measure the sections named; a section that fails reports so, and the next begins."""
-    calls = "calls: " + "; ".join(CALLS)
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", epilog=calls)
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
-    parser.add_argument("--data", type=Path, help="where CIFAR10 lies; default: HPQ_DATA")
-    parser.add_argument("--published", type=Path, help=f"a checkout of {REPOSITORY}: the peer")
-    parser.add_argument("--out", type=Path, default=Path("gpu.json"), help="default: %(default)s")
-    parser.add_argument("--page", type=Path, help="write the tables of --out as Markdown")
+    """Run the plan."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
+    parser.add_argument("out", type=Path, help="directory of all files; a later call appends")
+    parser.add_argument("--data", type=Path, required=True, help="where CIFAR10 lies")
+    parser.add_argument("--published", type=Path, help=f"a checkout of {REPOSITORY}")
+    parser.add_argument("--only", nargs="+", choices=list(PLAN), default=list(PLAN))
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="default: %(default)s")
     parser.add_argument("--small", action="store_true", help="tiny sizes, also without a GPU")
     given = parser.parse_args()
-    if unknown := [name for name in given.sections if name not in SECTIONS]:
-        parser.error(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
+    began = time.monotonic()
+    # What cannot be cut short ends here; the rows before it are in the file.
+    faulthandler.dump_traceback_later(60 * given.minutes + 25, exit=True)
     try:
-        fine = _measured(given) if given.sections else True
-        if given.page:
-            empty: dict[str, Any] = {"conditions": {}, "sections": {}}
-            found = json.loads(given.out.read_text("utf-8")) if given.out.exists() else empty
-            given.page.parent.mkdir(parents=True, exist_ok=True)
-            write(given.page, page(found))
+        if device.pick().type != "cuda" and not given.small:
+            raise UserError(f"no GPU: {device.why_no_gpu()}; --small tries it on a CPU")
+        kind = torch.half if torch.cuda.is_available() else torch.float32
+        theirs = load(given.published, kind) if given.published else None
     except UserError as error:
         print(f"benchmarks.gpu: {error}", file=sys.stderr)
         sys.exit(2)
-    sys.exit(not fine)
-
-
-def _measured(given: argparse.Namespace) -> bool:
-    ends = time.monotonic() + 60 * MINUTES
-    # What cannot be cut short ends here; the rows before it are in gpu.json.
-    faulthandler.dump_traceback_later(60 * MINUTES + 25, exit=True)
-    if device.pick().type != "cuda" and not given.small:
-        raise UserError(f"no GPU: {device.why_no_gpu()}; --small tries it on a CPU")
-    # Errors are ignored since torch's compiler may still write there at the end.
-    with tempfile.TemporaryDirectory(prefix="hpq-gpu-", ignore_cleanup_errors=True) as folder:
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/inductor")
-        lab = Lab(
-            data=(given.data or Path(os.environ.get("HPQ_DATA") or "no-data")).resolve(),
-            cache=Path(folder) / "cache",
-            size=SMALL if given.small else FULL,
-            shrink=32 if given.small else 1,
-            upstream=load(given.published, cifar10.usual_plan().dtype) if given.published else None,
-        )
-        fine = measure(given.sections, lab, ends, given.out)
+    out = given.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(out / "home" / "cache" / "inductor"))
+    lab = Lab(
+        out=out,
+        data=given.data.resolve(),
+        published=theirs,
+        is_small=given.small,
+        began=began,
+    )
+    names = [name for name in PLAN if name in given.only]
+    is_fine = run(lab, names, given.minutes)
     faulthandler.cancel_dump_traceback_later()
-    return fine
+    sys.exit(not is_fine)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.gpu import Desk
+from benchmarks.desk import Desk
 from benchmarks.upstream import REPOSITORY, Row, Upstream, load
 from hpq.errors import UserError
 from hpq_worker.trainers.cifar10 import Augmented, ResNet9, normalize
@@ -70,6 +70,7 @@ def compare(
         epochs=EPOCHS,
         momentum=momentum,
         max_learning_rate=rate,
+        weight_decay=5e-4,
         plan=PLAN,
     )
     with torch.no_grad():

