@@ -6,7 +6,6 @@ inputs change only through the captured memory. Reading a value back breaks a ca
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,10 +17,6 @@ from torch.utils._pytree import tree_leaves
 
 from hpq_worker.trainers import step
 
-PROTOTYPE = (
-    "Synchronization debug mode is a prototype feature and does not yet detect all synchronizing"
-    " operations"
-)
 Operation = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]
 
 
@@ -62,30 +57,17 @@ class Graph:
                         old.copy_(new)
 
 
-class Generator:
-    """A replacement of a CUDA generator, whose state is replaced after a broken capture."""
-
-    states = 0
-    device = torch.device("cpu")
-
-    def graphsafe_set_state(self, state: torch.Generator) -> None:
-        """Count the call."""
-        self.states += 1
-
-
 class Gpu:
     """The parts of `torch.cuda` that a capture uses; `graphs` are the captured ones."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.stream, self.graphs, self._watch = "default", list[Graph](), None
-        self.generators, self.warned = [Generator()], False
-        for name in ("graph", "stream", "current_stream", "set_sync_debug_mode"):
+        self.stream = "default"
+        self.graphs: list[Graph] = []
+        for name in ("graph", "stream", "current_stream"):
             patch.setattr(torch.cuda, name, getattr(self, f"_{name}"))
         for name in ("get_rng_state", "set_rng_state"):
             patch.setattr(torch.cuda, name, getattr(torch, name))
         patch.setattr(torch.cuda, "CUDAGraph", Graph)
-        patch.setattr(torch.cuda, "current_device", lambda: 0)
-        patch.setattr(torch.cuda, "default_generators", self.generators)
         patch.setattr(step, "_side_stream", lambda: self)
 
     def wait_stream(self, other: object) -> None:
@@ -93,17 +75,6 @@ class Gpu:
 
     def _current_stream(self) -> Gpu:
         return self
-
-    def _set_sync_debug_mode(self, mode: str) -> None:
-        if not self.warned:  # as torch does, once a process
-            self.warned = True
-            warnings.warn(PROTOTYPE, UserWarning, stacklevel=2)
-        if mode == "error":
-            self._watch = Recorder(note=False)
-            self._watch.__enter__()
-        elif self._watch is not None:
-            self._watch.__exit__(None, None, None)
-            self._watch = None
 
     @contextmanager
     def _stream(self, stream: Gpu) -> Iterator[None]:
@@ -117,6 +88,9 @@ class Gpu:
     def _graph(self, graph: Graph, **how: object) -> Iterator[None]:
         assert self.stream == "side" and how["capture_error_mode"] == "thread_local"
         with Recorder() as recorder:
-            yield
+            try:
+                yield
+            except Exception:  # as the end of a capture does
+                raise RuntimeError("operation failed due to a previous error during capture")
         graph.tape = recorder.tape
         self.graphs.append(graph)

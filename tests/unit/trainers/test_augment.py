@@ -9,7 +9,6 @@ pytest.importorskip("torch")
 
 import torch
 
-from hpq.errors import BadParams
 from hpq_worker.trainers import digits, mnist
 from hpq_worker.trainers.cifar10 import MEAN, PAD, STD, Augmented, normalize
 from hpq_worker.trainers.data import Batches, Split
@@ -76,26 +75,6 @@ def test_the_choices_reach_both_ends_of_what_they_may_be_and_are_drawn_from_the_
     assert not torch.equal(other.draw(many)["crop_y"][:, 0], c["crop_y"])
 
 
-@pytest.mark.parametrize("cutout", [-1, 33])
-def test_a_hole_that_does_not_fit_into_an_image_is_said(cutout: int) -> None:
-    with pytest.raises(BadParams, match=rf"^cutout: {cutout} .*0 to 32"):
-        augmented(torch.zeros(5, 32, 32, 3, dtype=torch.uint8), cutout)
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype"),
-    [
-        ((6, 48, 64, 3), torch.uint8),
-        ((6, 28, 28), torch.uint8),
-        ((6, 28, 28, 1), torch.uint8),
-        ((6, 32, 32, 3), torch.float32),
-    ],
-)
-def test_images_that_cannot_be_augmented_so_are_said(shape, dtype) -> None:
-    with pytest.raises(BadParams, match=r"\(6, .*, not \(N, H, H, 3\) of torch.uint8"):
-        augmented(torch.zeros(shape, dtype=dtype), 0)
-
-
 @pytest.mark.parametrize(("trainer", "levels"), [(digits, 17), (mnist, 256)])
 def test_small_sets_are_normalized_to_mean_0_and_deviation_1(trainer, levels) -> None:
     images = torch.arange(levels, dtype=torch.uint8)[:, None, None]
@@ -119,9 +98,3 @@ def test_an_epoch_has_as_many_batches_as_its_length_says(seed, sizes) -> None:
     batches = Batches(split, torch.Tensor.float, 4, seed)
     assert [len(labels) for _, labels in batches] == sizes
     assert len(batches) == len(sizes)
-
-
-def test_a_batch_of_no_images_is_refused() -> None:
-    split = Split(images=torch.zeros(10, 8, 8, dtype=torch.uint8), labels=torch.zeros(10))
-    with pytest.raises(BadParams, match="batch_size: 0 "):
-        Batches(split, torch.Tensor.float, 0, seed=3)

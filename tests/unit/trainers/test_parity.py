@@ -14,10 +14,10 @@ pytest.importorskip("torch")
 import torch
 
 from benchmarks import article
-from hpq_worker.trainers import cifar10, device
+from hpq_worker.trainers import cifar10, data, device
 from hpq_worker.trainers.cifar10 import Augmented, ResNet9
 from hpq_worker.trainers.data import DataSet, Split
-from hpq_worker.trainers.step import Plan, measure, summed_cross_entropy
+from hpq_worker.trainers.step import Plan, measure
 
 pytestmark = pytest.mark.torch
 
@@ -54,8 +54,8 @@ def split(part: str) -> Split:
 
 @pytest.fixture(autouse=True)
 def given(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = DataSet(train=split("train"), test=split("test"))
-    monkeypatch.setattr(cifar10, "load_data", lambda *_: data)
+    both = DataSet(train=split("train"), test=split("test"))
+    monkeypatch.setattr(cifar10, "load_data", lambda *_: both)
 
 
 def ours(plan: Plan = PLAN, **params: object) -> list[dict[str, float]]:
@@ -113,7 +113,7 @@ def test_forward_and_backward_are_those_of_the_articles_network() -> None:
     x = torch.randn(6, 3, 32, 32, dtype=torch.float64)
     y = torch.arange(6)
     for model in (here, there):
-        measure(model, (x, y), torch.zeros(2), PLAN, summed_cross_entropy).backward()
+        measure(model, (x, y), torch.zeros(2), PLAN).backward()
     torch.testing.assert_close(here(x), there(x), rtol=1e-12, atol=1e-12)
     for one, other in zip(here.parameters(), there.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-9, atol=1e-12)
@@ -125,14 +125,10 @@ def test_images_filled_up_with_zero_channels_change_nothing() -> None:
     assert next(ResNet9(WIDTH).parameters()).shape == (WIDTH, 3, 3, 3)
 
 
-def test_an_epoch_prepared_at_once_is_the_one_prepared_batch_by_batch(monkeypatch) -> None:
-    plain, init = ours(), Augmented.__init__
-
-    def at_once(self: Augmented, *given: object) -> None:
-        init(self, *given)
-        self.at_once = True
-
-    monkeypatch.setattr(Augmented, "__init__", at_once)
+@pytest.mark.parametrize("at_once", [8, 9, 8_192])
+def test_an_epoch_prepared_in_parts_is_the_one_prepared_batch_by_batch(monkeypatch, at_once):
+    plain = ours()
+    monkeypatch.setitem(data.AT_ONCE, "cpu", at_once)
     assert ours() == plain
 
 

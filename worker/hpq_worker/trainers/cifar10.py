@@ -14,7 +14,6 @@ from torch import nn
 
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Params
-from hpq.errors import BadParams
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
 from hpq_worker.trainers.data import Batches, Split, load_data
@@ -112,20 +111,10 @@ class Augmented(Batches):
 
     The padding is never stored: reflection is arithmetic on the crop's coordinates. The hole lies
     fully inside the image and is filled with 0 after normalization.
-
-    Raises:
-        BadParams: the images are no squares of three channels in uint8, or the hole is larger.
     """
 
-    def __init__(
-        self, split: Split, batch_size: int, cutout: int, seed: int, plan: Plan | None = None
-    ) -> None:
-        shape, kind = tuple(split.images.shape), split.images.dtype
-        if kind != torch.uint8 or len(shape) != 4 or shape[1:] != (shape[1], shape[1], 3):
-            raise BadParams(f"the images are {shape} of {kind}, not (N, H, H, 3) of torch.uint8")
-        if not 0 <= cutout <= shape[1]:
-            raise BadParams(f"cutout: {cutout} is not from 0 to {shape[1]}, the side of an image")
-        super().__init__(split, partial(normalize, plan=plan or device.plan()), batch_size, seed)
+    def __init__(self, split: Split, batch_size: int, cutout: int, seed: int, plan: Plan) -> None:
+        super().__init__(split, partial(normalize, plan=plan), batch_size, seed)
         self.cutout = cutout
 
     def draw(self, order: torch.Tensor) -> dict[str, torch.Tensor]:

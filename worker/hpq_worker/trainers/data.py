@@ -6,14 +6,12 @@ to trial, one at a time; a file keeps what was decoded, so that a machine decode
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -23,7 +21,7 @@ import numpy as np
 import torch
 
 from hpq.datasets import FOLDERS, UNREADABLE, Files, damaged, find
-from hpq.errors import BadParams, DataMissing
+from hpq.errors import DataMissing
 from hpq.extras import install_command
 from hpq.private_files import make_private
 from hpq_worker.runner.trial_api import Trial
@@ -34,9 +32,8 @@ from hpq_worker.trainers.step import Batch
 VERSION = 2  # of what decoding makes of the same files
 _DIGITS = "sklearn/datasets/data/digits.csv.gz"  # a line an image: 64 pixels and the label
 Prepare = Callable[[torch.Tensor], torch.Tensor]
-WAIT_S = 120.0  # for a process that decodes; a tar of 60,000 pictures takes it half a minute
-_POLL_S = 0.5
 TEST_BATCH = {"cpu": 500, "cuda": 2_000}  # images; the figures hardly depend on it
+AT_ONCE = {"cpu": 1, "cuda": 8_192}  # images that are prepared together, a batch at least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +56,7 @@ class DataSet:
 
 
 class Batches:
-    """Epochs of batches from a split, prepared on its device; used as a DataLoader is.
+    """Epochs of batches from a split, prepared on its device.
 
     With a seed, an epoch is shuffled and has whole batches only. Without, it is every image once,
     in order. `prepare` turns uint8 images of the split into what the network takes. All choices of
@@ -71,30 +68,29 @@ class Batches:
     ) -> None:
         self.split = split
         self.prepare = prepare
-        self.batch_size = TEST_BATCH[split.labels.device.type] if batch_size is None else batch_size
-        if self.batch_size < 1:
-            raise BadParams(f"batch_size: {batch_size} is not at least 1")
-        self.generator = torch.Generator().manual_seed(seed) if seed is not None else None
-        # A GPU prepares an epoch in a few kernels; a CPU a batch, while it is in the caches.
-        self.at_once = split.labels.is_cuda and self.generator is not None
+        place = split.labels.device.type
+        self.batch_size = batch_size or TEST_BATCH[place]
+        self.is_shuffled = seed is not None
+        self.generator = torch.Generator().manual_seed(seed or 0)
+        # A GPU prepares many batches in a few kernels; a CPU one, while it is in the caches.
+        self.at_once = max(1, AT_ONCE[place] // self.batch_size) * self.batch_size
 
     def __len__(self) -> int:
         whole, rest = divmod(len(self.split), self.batch_size)
-        has_short_one = self.generator is None and rest > 0
+        has_short_one = rest > 0 and not self.is_shuffled
         return whole + 1 if has_short_one else whole
 
     def __iter__(self) -> Iterator[Batch]:
         order = torch.arange(len(self.split))
-        if self.generator is not None:
+        if self.is_shuffled:
             order = torch.randperm(len(self.split), generator=self.generator)
             order = order[: len(self) * self.batch_size]
         labels = self.split.labels
         size = self.batch_size
         choices = {name: x.to(labels.device) for name, x in self.draw(order).items()}
         order = order.to(labels.device)
-        step = len(order) if self.at_once else size
-        for start in range(0, len(order), step):
-            part = slice(start, start + step)
+        for start in range(0, len(order), self.at_once):
+            part = slice(start, start + self.at_once)
             images = self.take(order[part], **{name: x[part] for name, x in choices.items()})
             yield from zip(images.split(size), labels[order[part]].split(size), strict=True)
 
@@ -158,14 +154,11 @@ def _found(name: str, trial: Trial) -> Arrays:
     source = find(name, trial.data)
     total = " of 60,000" if source.layout is FOLDERS else ""  # counting would read the directories
 
-    def end_if_stopped() -> None:
-        if trial.should_stop:
-            sys.exit()
-
     def files() -> Files:
         reported = time.monotonic()
         for number, file in enumerate(source.files(), 1):
-            end_if_stopped()
+            if trial.should_stop:
+                sys.exit()
             yield file
             if time.monotonic() > reported + 1.0:  # a tar of 60,000 pictures takes half a minute
                 reported = time.monotonic()
@@ -178,11 +171,7 @@ def _found(name: str, trial: Trial) -> Arrays:
             why = f"{error} is missing" if isinstance(error, KeyError) else f"{error}"
             raise damaged(name, source.path, why) from None
 
-    def on_wait() -> None:
-        end_if_stopped()
-        trial.phase(f"waiting for another process that decodes {name}")
-
-    return decoded(trial.cache, name, source.stamp(), make, on_wait)
+    return decoded(trial.cache, name, source.stamp(), make)
 
 
 def _digits() -> Arrays:
@@ -199,34 +188,25 @@ def _digits() -> Arrays:
     return train | {"test_images": images[test], "test_labels": labels[test]}
 
 
-def decoded(
-    cache: Path,
-    name: str,
-    stamp: object,
-    make: Callable[[], Arrays],
-    on_wait: Callable[[], object] = lambda: None,
-) -> Arrays:
+def decoded(cache: Path, name: str, stamp: object, make: Callable[[], Arrays]) -> Arrays:
     """Return the arrays of the data set with this stamp from the cache; decode them if not there.
 
-    One process decodes, others wait and call `on_wait` often; a process that waits too long, or
-    that cannot write to the cache, decodes as well. The file appears whole, by a rename.
+    The file appears whole, by a rename; processes that start together each decode. A process that
+    cannot write to the cache decodes as well.
     """
     known = json.dumps([VERSION, stamp]).encode()
     path = cache / f"{name}-{hashlib.sha256(known).hexdigest()[:16]}.pt"
     if (found := _cached(path)) is not None:
         return found
-    with _turn(cache, on_wait):
-        if (found := _cached(path)) is not None:
-            return found
-        arrays = make()
-        draft = path.with_suffix(f".{uuid4().hex}")
-        with suppress(OSError, RuntimeError):
-            make_private(cache)
-            try:
-                torch.save({part: torch.from_numpy(x.copy()) for part, x in arrays.items()}, draft)
-                draft.replace(path)
-            finally:
-                draft.unlink(missing_ok=True)
+    arrays = make()
+    draft = path.with_suffix(f".{uuid4().hex}")
+    with suppress(OSError, RuntimeError):
+        make_private(cache)
+        try:
+            torch.save({part: torch.from_numpy(x.copy()) for part, x in arrays.items()}, draft)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
     return arrays
 
 
@@ -235,21 +215,3 @@ def _cached(path: Path) -> Arrays | None:
         found = torch.load(path, mmap=True, weights_only=True)
         return {part: tensor.numpy() for part, tensor in found.items()}
     return None
-
-
-@contextmanager
-def _turn(cache: Path, on_wait: Callable[[], object]) -> Iterator[None]:
-    """Hold the lock of the cache, which ends with its process; without one after WAIT_S."""
-    give_up = time.monotonic() + WAIT_S
-    with ExitStack() as locks:
-        with suppress(OSError):  # no directory, or a file system without locks
-            make_private(cache)
-            lock = os.open(cache, os.O_RDONLY)
-            locks.callback(os.close, lock)
-            while time.monotonic() < give_up:
-                with suppress(BlockingIOError):
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                on_wait()
-                time.sleep(_POLL_S)
-        yield

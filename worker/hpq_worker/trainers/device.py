@@ -11,13 +11,12 @@ import re
 import sys
 from dataclasses import replace
 from functools import cache
-from itertools import chain
 from typing import Any
 
 import torch
 from torch import nn
 
-from hpq.errors import BadParams, DeviceUnusable
+from hpq.errors import DeviceUnusable
 from hpq_worker.trainers.step import Plan
 
 _CONTEXT = 600 * 2**20  # bytes of a CUDA context, with the libraries' code
@@ -36,20 +35,10 @@ def plan(**changes: Any) -> Plan:
 
 
 def placed(model: nn.Module, plan: Plan) -> nn.Module:
-    """Move a network to the device, channels last; batch norms of half a network stay float32.
-
-    Raises:
-        BadParams: the plan's dtype is not one of real numbers.
-    """
-    if not plan.dtype.is_floating_point:
-        raise BadParams(f"plan: its dtype is {plan.dtype}; pass one such as torch.float32")
-    # torch has no such format for the weights of a 3D convolution.
-    in_3d = any(weight.dim() == 5 for weight in chain(model.parameters(), model.buffers()))
-    layout = torch.preserve_format if in_3d else torch.channels_last
-    model = model.to(pick(), plan.dtype, memory_format=layout)
+    """Move a network to the device, channels last; batch norms of half a network stay float32."""
+    model = model.to(pick(), plan.dtype, memory_format=torch.channels_last)
     for module in model.modules() if plan.dtype in (torch.half, torch.bfloat16) else ():
-        # CUDA takes half precision images with float32 weights in these norms alone.
-        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+        if isinstance(module, nn.BatchNorm2d):
             module.float()
     return model
 
@@ -73,12 +62,21 @@ def _pick(given: str) -> torch.device:
             f"GPU {given}: torch {torch.__version__} cannot use it ({why_no_gpu()}); install a"
             " torch that fits its driver, or set CUDA_VISIBLE_DEVICES= to train on the CPU"
         )
-    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
-        # glibc gives large blocks back to the kernel as soon as they are freed, and a step frees
-        # and asks for the same ones: page faults are else a fifth of a step. musl has no mallopt.
-        mallopt(_M_MMAP_MAX, 0)
-        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
     return torch.device("cpu")
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let this process of a built-in trainer keep large blocks of memory that it has freed.
+
+    glibc gives them back to the kernel at once, and a step on a CPU frees and asks for the same
+    ones: page faults are else a fifth of a step. musl has no mallopt.
+    """
+    if pick().type == "cpu" and sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(_M_MMAP_MAX, 0)
+            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def why_no_gpu() -> str:
