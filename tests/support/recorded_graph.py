@@ -91,6 +91,6 @@ class Gpu:
             try:
                 yield
             except Exception:  # as the end of a capture does
-                raise RuntimeError("operation failed due to a previous error during capture")
+                raise RuntimeError("failed by a previous error in the capture")  # noqa: B904
         graph.tape = recorder.tape
         self.graphs.append(graph)
