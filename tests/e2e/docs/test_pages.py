@@ -122,7 +122,7 @@ def test_systemd_accepts_the_unit_of_the_guide(tmp_path: Path) -> None:
     page = ROOT / "docs" / "guides" / "machines.md"
     (unit,) = [block for block in blocks(page) if block.language == "ini"]
     path = tmp_path / unit.words[0]
-    path.write_text(unit.text.replace("%h/hpq/.venv/bin/hpq", shutil.which("true") or ""))
+    path.write_text(unit.text.replace("%h/.local/bin/hpq", shutil.which("true") or ""))
     done = subprocess.run(
         ["systemd-analyze", "--user", "verify", path],
         env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
