@@ -139,6 +139,13 @@ def test_a_claim_that_cannot_be_decoded_names_its_field(
     assert store.release(claim, Reason.WORKER_FAULT) == "released"
 
 
+def test_a_sweep_that_is_held_for_an_unknown_reason_is_unreadable(sweep_of, reader, redis) -> None:
+    sweep_of(1, sid=SID)
+    redis.hset(SWEEP, mapping={"state": "held", "why": "mood bad"})
+    with pytest.raises(DecodeError, match="field why"):
+        reader.sweeps.get(SID)
+
+
 ONLY_IN_MEMORY = {
     SweepView: {"id", "counts"},
     TrialView: {"id", "params", "group", "standing", "is_signed", "start"},

@@ -75,6 +75,7 @@ def test_an_event_of_the_sweep_is_one_line() -> None:
     assert event_line(spent, None, SWEEP).endswith("fits budget.until")
     created = Event(id="1-0", what="created", fields={"count": "16"})
     assert event_line(created, None, SWEEP).startswith("demo-00000: 16 trials")
+    assert "budget.gpu_hours" in event_line(Event(id="1-0", what="budget"), None, SWEEP)
 
 
 def test_a_bar_is_as_long_as_its_value() -> None:
