@@ -1,8 +1,9 @@
 """Define a constraint: a bound on a metric, as a sweep file writes it.
 
-A constraint is no expression (expression.py). Samplers learn from how far a value exceeds the bound,
-not from whether it does. A metric's name may hold `@`, `%` or `(`, which Python's parser would read
-as operators. The pattern is part of the sweep file's schema, by which an editor checks the file.
+A constraint is no expression (expression.py). Samplers learn from how far a value exceeds the
+bound, not from whether it does. A metric's name may hold `@`, `%` or `(`, which Python's parser
+would read as operators. The pattern is part of the sweep file's schema, by which an editor checks
+the file.
 """
 
 from __future__ import annotations

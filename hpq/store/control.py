@@ -21,14 +21,16 @@ class SweepControl:
         self._redis, self._keys = context.redis, context.keys
         self._scripts = context.scripts
 
-    def limit_owner(self, owner: str, limits: Mapping[str, int], gone: Sequence[str] = ()) -> None:
-        """Set limits of an owner by name of LIMITS, and remove those in `gone`.
+    def limit_owner(self, owner: str, limits: Mapping[str, int | None]) -> None:
+        """Set limits of an owner by name of LIMITS; None removes one.
 
         Raises:
             redis.NoPermissionError: this Redis user is no administrator's.
         """
-        words = [word for name, value in limits.items() for word in (name, str(value))]
-        _, rest = self._scripts.run("limit_owner", *words, owner=owner, gone=list(gone))
+        words: list[str | int] = [owner]
+        for name, value in limits.items():
+            words += [name, "" if value is None else value]
+        _, rest = self._scripts.run("limit_owner", *words)
         for i in range(0, len(rest), 2):
             self._context.mint(rest[i], rest[i + 1])
 

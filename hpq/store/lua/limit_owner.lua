@@ -1,12 +1,16 @@
--- Sets limits of an owner, removes others, and corrects the demand of all queues by them.
+-- Sets limits of an owner, and corrects the demand of all queues by them.
 -- KEYS prefix
--- ARGV {owner ('*': all without an own value), gone (list of the names that are removed)}, then names and
---      values of limits
+-- ARGV owner ('*': all without an own value), then names and values of limits ('' removes one)
 -- Replies: ok, then queue and tickets pairs
 
-local args = cjson.decode(ARGV[1])
-for _, name in ipairs(args.gone) do redis.call('HDEL', P .. '.limits', args.owner .. '/' .. name) end
-for i = 2, #ARGV, 2 do redis.call('HSET', P .. '.limits', args.owner .. '/' .. ARGV[i], ARGV[i + 1]) end
+for i = 2, #ARGV, 2 do
+  local field, value = ARGV[1] .. '/' .. ARGV[i], ARGV[i + 1]
+  if value == '' then
+    redis.call('HDEL', P .. '.limits', field)
+  else
+    redis.call('HSET', P .. '.limits', field, value)
+  end
+end
 
 -- No worker may live that would correct it.
 local missing, rooms_left = {}, {}

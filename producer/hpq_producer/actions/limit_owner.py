@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from hpq.access.session import Session
-from hpq.domain.budget import EVERYBODY, HOUR_MS
+from hpq.domain.budget import HOUR_MS
 from hpq.domain.sweep import MAX_PRIORITY
 from hpq.errors import Forbidden, UserError
-from hpq.notice import plural
 from hpq.shell import shell_hint
 from hpq_producer.actions.steer import control_of
-from hpq_views.text.text import clean, trials_of
 
 STORED = {"priority": "priority", "running": "running", "gpu_hours": "gpu_ms"}  # key → limit
-KEYS = {limit: key for key, limit in STORED.items()}
+_RANGES = {
+    "priority": (-MAX_PRIORITY, MAX_PRIORITY),
+    "running": (0, 10**9),
+    "gpu_hours": (0, 10**9),
+}
 
 
-def parse_limits(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """Return the limits that KEY=VALUE words set, as the store holds them, and those they remove.
+def parse_limits(words: Sequence[str]) -> dict[str, int | None]:
+    """Return the limits that KEY=VALUE words set, as the store holds them; None removes one.
 
     Raises:
         UserError: a key is unknown or a value is not allowed.
     """
-    limits: dict[str, int] = {}
-    gone: list[str] = []
+    limits: dict[str, int | None] = {}
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or key not in STORED:
@@ -34,78 +35,41 @@ def parse_limits(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
             hint = f"; did you mean {close[0]}?" if close else ""
             line = f"--limit {word}: write KEY=VALUE, KEY one of {', '.join(STORED)}{hint}"
             raise UserError(line, code="unknown-key")
-        stored = STORED[key]
-        if stored in (*limits, *gone):
+        if STORED[key] in limits:
             raise UserError(f"--limit {word}: {key} is given twice", code="conflicting-keys")
-        if text == "none":
-            gone.append(stored)
-            continue
-        try:
-            limits[stored] = _value(key, text)
-        except ValueError as error:
-            raise UserError(f"--limit {word}: {error}", code="invalid-value") from None
-    return limits, gone
+        limits[STORED[key]] = None if text == "none" else _value(key, text)
+    return limits
 
 
 def _value(key: str, text: str) -> int:
-    if key == "gpu_hours":
-        value = _number(text)
-        if not 0 <= value < math.inf:  # also NaN
-            raise ValueError("write a number of hours, 0 or more, or none")
-        return round(value * HOUR_MS)
-    low, high = (-MAX_PRIORITY, MAX_PRIORITY) if key == "priority" else (0, 10**9)
-    whole = _number(text)
-    if not (whole.is_integer() and low <= whole <= high):
-        between = f"from {low} to {high}" if key == "priority" else "0 or more"
-        raise ValueError(f"write a whole number, {between}, or none")
-    return int(whole)
-
-
-def _number(text: str) -> float:
+    low, high = _RANGES[key]
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        return math.nan
+        value = math.nan
+    is_whole = key == "gpu_hours" or value.is_integer()
+    if not low <= value <= high or not is_whole:  # also NaN
+        number = "number of hours" if key == "gpu_hours" else "whole number"
+        line = f"--limit {key}={text}: write a {number}, from {low} to {high:,}, or none"
+        raise UserError(line, code="invalid-value")
+    return round(value * HOUR_MS) if key == "gpu_hours" else int(value)
 
 
 def limit_owner(
-    session: Session, name: str, limits: dict[str, int], gone: Sequence[str]
-) -> Iterator[str]:
-    """Set limits of an owner, and remove those in `gone`; yield what they mean, for the user.
+    session: Session, name: str, limits: Mapping[str, int | None], words: Sequence[str]
+) -> None:
+    """Set the limits of an owner that `words` are, and remove those that are None.
 
     Raises:
         Forbidden: this Redis user may not change limits.
     """
     if not name or "\n" in name:
         raise UserError("OWNER: write the owner of a sweep, as `hpq ls` shows it", code="usage")
-    owners = session.reader.owners
-    if not owners.may_write():
+    if not session.reader.owners.may_write():
         text = "only an administrator's Redis user changes limits; an administrator runs:"
-        words = [word for word in _words(limits, gone) for word in ("--limit", word)]
-        command = shell_hint(["hpq", "user", name, *words])
+        flags = [flag for word in words for flag in ("--limit", word)]
+        command = shell_hint(["hpq", "user", name, *flags])
         if session.connection:
             command = f"hpq connect --role admin && {command}"
         raise Forbidden(f"{text} {command}", code="redis-forbidden")
-    control_of(session).limit_owner(name, limits, gone)
-    known = owners.known()
-    if name not in (EVERYBODY, *known):
-        close = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {clean(close[0])}?" if close else ""
-        yield f"note: {clean(name)} has no sweep yet{hint}"
-    owner = owners.of([name]).get(name)
-    if owner is None:
-        return
-    if 0 in (limits.get("running"), limits.get("gpu_ms")):
-        yield f"no trial of {clean(name)} starts"
-    if limits.get("running", owner.running) < owner.running:
-        most = limits["running"]
-        run = f"{trials_of(owner.running)} {plural(owner.running, 'runs', 'run')} on"
-        yield f"{run}; the next starts below {most}"
-
-
-def _words(limits: dict[str, int], gone: Sequence[str]) -> list[str]:
-    shown = {
-        name: f"{value / HOUR_MS:.6g}" if name == "gpu_ms" else str(value)
-        for name, value in limits.items()
-    }
-    return [f"{KEYS[name]}={text}" for name, text in (shown | dict.fromkeys(gone, "none")).items()]
+    control_of(session).limit_owner(name, limits)

@@ -82,7 +82,7 @@ def test_everybodys_limit_counts_for_each_owner_and_an_own_one_comes_first(
     limit("cyd", {"running": 2})
     found = owners_of(*(claim() for _ in range(5)))
     assert sorted(found) == ["", "ann", "bob", "cyd", "cyd"]
-    limit("*", {}, ["running"])
+    limit("*", {"running": None})
     assert claim() is not None
 
 
@@ -195,9 +195,9 @@ def test_the_demand_counts_no_trial_that_limits_forbid(
     for one in held:
         end(store, one, 1.0)
     assert demand() == 3
-    limit("ann", {"gpu_ms": 0}, ["running"])
+    limit("ann", {"gpu_ms": 0, "running": None})
     assert demand() == 0 and claim() is None
-    limit("ann", {}, ["gpu_ms"])
+    limit("ann", {"gpu_ms": None})
     assert demand() == 15 and claim() is not None
     limit("ann", {"priority": -1})
     control.pause("a-00000")
@@ -249,7 +249,7 @@ def test_a_sweep_that_opens_again_has_the_room_of_that_moment(
     one = claim()
     control.stop("a-00000")
     end(store, one, 1.0)
-    limit("ann", {}, ["running"])
+    limit("ann", {"running": None})
     assert control.retry("a-00000", [2, 3]) == 2
     assert redis.llen(keys.demand("default")) == 2
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from hpq.domain.budget import EVERYBODY, Owner
 from hpq.domain.usage import short
 from hpq.errors import NotFound, UserError
 from hpq.notice import print_message
-from hpq_producer.actions.limit_owner import KEYS, limit_owner, parse_limits
+from hpq_producer.actions.limit_owner import STORED, limit_owner, parse_limits
 from hpq_producer.commands.common_flags import Output
 from hpq_views.text.console import show_table
 from hpq_views.text.output import Format, show_data
@@ -52,17 +51,22 @@ def user(
       hpq user ana --limit running=8 --limit gpu_hours=500
       hpq user '*' --limit priority=10
     """
-    limits, gone = parse_limits(limit or ())
-    if limit and name is None:
+    words = limit or ()
+    limits = parse_limits(words)
+    if words and name is None:
         text = "name the owner: hpq user OWNER --limit KEY=VALUE; '*' is everybody"
         raise UserError(text, code="usage")
     with open_session() as session:
-        if name is not None and limit:
-            for line in limit_owner(session, name, limits, gone):
-                print_message(line)
+        if name is not None and words:
+            limit_owner(session, name, limits, words)
         found = session.reader.owners.all()
         if name is not None:
-            found = [owner for owner in found if owner.name == name] or _none(session, name, limit)
+            found = [owner for owner in found if owner.name == name]
+            unknown = _unknown(session, name)
+            if unknown and words:
+                print_message(f"note: {unknown}")
+            elif unknown and not found:
+                raise NotFound(unknown, code="not-found")
         if output.is_data:
             show_data([_record(owner) for owner in found], output)
         elif found:
@@ -74,18 +78,14 @@ def user(
             print_message(f"no limits are set: every owner may use all workers; to set one: {how}")
 
 
-def _none(session: Session, name: str, limit: Sequence[str] | None) -> list[Owner]:
-    """Return no owner, after the last limit of an owner was removed.
-
-    Raises:
-        NotFound: no sweep or limit is of this owner.
-    """
+def _unknown(session: Session, name: str) -> str:
+    """Return that no sweep is of this owner; "" if there is one, or the name means everybody."""
     known = session.reader.owners.known()
-    if limit or name in known:
-        return []
+    if name in (EVERYBODY, *known):
+        return ""
     close = get_close_matches(name, known, n=1)
     hint = f"; did you mean {clean(close[0])}?" if close else "; `hpq user` lists the owners"
-    raise NotFound(f"no sweep and no limit is of {clean(name)}{hint}", code="not-found")
+    return f"no sweep is of {clean(name)}{hint}"
 
 
 def _of(owner: Owner, name: str, text: str) -> str:
@@ -119,5 +119,5 @@ def _record(owner: Owner) -> dict[str, Any]:
             "gpu_hours": owner.most_gpu_hours,
             "priority": owner.limits.get("priority"),
         },
-        "defaults": sorted(KEYS[name] for name in owner.defaults),
+        "defaults": sorted(key for key, name in STORED.items() if name in owner.defaults),
     }
