@@ -1,4 +1,4 @@
-"""examples/cifar10_fast: first layer, norms, mirrored images, looks at a test, and a training."""
+"""examples/cifar10_fast: first layer, moved images, norms, looks at a test, and a training."""
 
 from __future__ import annotations
 
