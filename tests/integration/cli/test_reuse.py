@@ -312,6 +312,12 @@ def test_replicates_are_taken_each_for_itself_and_ranked_by_their_mean(
     assert audit_sweep(desk.reader, new).violations == ()
 
 
+def test_plan_numbers_the_trials_of_replicates(desk: Desk) -> None:
+    (desk.folder / "three.yaml").write_text(GRID + "replicates: 3\n")
+    rows = [line.split() for line in desk.hpq("plan", "three.yaml").stdout.splitlines()]
+    assert [row[0] for row in rows if row[-1].startswith("x=")] == ["1–3", "4–6", "7–9"]
+
+
 def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
     tagged = desk.sweep(GRID, "--tag", "paper", "--tag", "v2", "--tag", "v2")
     plain = desk.sweep(WIDER)

@@ -210,3 +210,21 @@ def test_a_row_of_several_sweeps_has_the_importance_that_the_page_knows() -> Non
     known = Importance(sets=16, shares=(Share(param="momentum", share=1.0, low=0.9, high=1.0),))
     data = replace(made(SETS_OF_ARTICLE), known={"test/acc": known})
     assert comparison_row(data)["main parameter"] == "momentum 100%"
+
+
+def test_a_wide_uniform_and_a_derived_parameter_have_a_logarithmic_axis() -> None:
+    spec: dict[str, Any] = {
+        "parameters": {
+            "lr": {"distribution": "log_uniform_values", "min": 1e-4, "max": 1},
+            "warmup": {"min": 1, "max": 1000},
+            "dropout": {"min": 0.1, "max": 0.6},
+        },
+        "derive": {"half": "lr / 2"},
+    }
+    sets: list[dict[str, Any]] = [
+        {"lr": lr, "warmup": 300 + k, "dropout": 0.1 + k / 10, "half": lr / 2}
+        for k, lr in enumerate((0.001, 0.01, 0.1, 1.0))
+    ]
+    axes = encode_sweep(made(sets, spec=spec))["axes"]
+    kinds = {axis["name"]: axis["kind"] for axis in axes}
+    assert kinds == {"lr": "log", "warmup": "log", "dropout": "linear", "half": "log"}

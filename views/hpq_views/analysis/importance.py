@@ -61,8 +61,9 @@ class Share:
 
     @property
     def range(self) -> str:
-        """`55–82%`."""
-        return f"{100 * self.low:.0f}–{self.high:.0%}"
+        """`55–82%`; `0%` if both ends are so."""
+        low, high = f"{self.low:.0%}", f"{self.high:.0%}"
+        return high if low == high else f"{low.removesuffix('%')}–{high}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json
 from hpq.search import wandb_distributions
-from hpq.search.distributions import Categorical, Distribution, LogUniform, Normal
+from hpq.search.distributions import (
+    Categorical,
+    Distribution,
+    IntUniform,
+    LogUniform,
+    Normal,
+    Uniform,
+)
 
+_DECADES = 100.0  # highest / lowest of a uniform range: from here on it is drawn as logarithmic
 _LOG_RATIO = 20.0  # highest / lowest of listed values: from here on an axis is logarithmic
 
 
@@ -41,3 +49,13 @@ def is_log(leaf: Distribution | None, values: Sequence[Json]) -> bool:
         return True
     is_listed = leaf is None or isinstance(leaf, Categorical)
     return is_listed and max(numbers) / min(numbers) >= _LOG_RATIO
+
+
+def is_log_axis(leaf: Distribution | None, values: Sequence[Json]) -> bool:
+    """Return True if a chart draws these numbers on a logarithmic axis: also a wide uniform range.
+
+    Its draws are uniform, so only a chart treats it so.
+    """
+    if isinstance(leaf, Uniform | IntUniform):
+        return leaf.low > 0 and leaf.high / leaf.low >= _DECADES
+    return is_log(leaf, values)

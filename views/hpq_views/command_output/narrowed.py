@@ -122,9 +122,11 @@ def _record(sweep: SweepView, settings: Settings, found: Sequence[Narrowed]) -> 
 def _advice(sweep: SweepView, settings: Settings, found: Sequence[Narrowed]) -> str:
     """Return what to do with the block."""
     count = sum(one.is_narrower for one in found)
-    text = f"{sweep.id}: narrowed by {settings}: {count} of {len(found)} parameters"
+    text = f"{sweep.id}: no parameter is narrowed; the comments say why"
     if count:
-        text += "; paste the block over `parameters:` of the sweep file, then hpq enqueue FILE"
+        text = f"{sweep.id}: {count} of {trials_of(len(found), 'parameter')} narrowed to where"
+        text += f" {settings} lie; paste the block over `parameters:` of the sweep file, then"
+        text += " hpq enqueue FILE"
         points: Json | Mapping[str, Json] = sweep.spec.get("points")
         text += ", without its `points:`, which have run" if points else ""
     open_trials = 0 if sweep.state.is_over else sweep.counts.queued + sweep.counts.running

@@ -18,7 +18,7 @@ from hpq_views.analysis.output_records import finite
 from hpq_views.analysis.pareto_front import Front, front_of, metrics_of, rivals
 from hpq_views.analysis.rank_results import Standings, progress_of, ranked, standings_of
 from hpq_views.analysis.selection import drawn_trials
-from hpq_views.analysis.space import are_numbers, is_log, space_of
+from hpq_views.analysis.space import are_numbers, is_log_axis, space_of
 from hpq_views.analysis.summary import SweepSummary, summaries_of
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner_evidence import Winner
@@ -341,7 +341,7 @@ def _axes(data: SweepData) -> list[dict[str, Any]]:
     axes: list[dict[str, Any]] = []
     for name in data.names:
         present = [v for row in rows if (v := row.get(name)) is not None]
-        kind = "log" if is_log(space.get(name), present) else "linear"
+        kind = "log" if is_log_axis(space.get(name), present) else "linear"
         kind = kind if present and are_numbers(present) else "category"
         axes.append({"name": clean(name), "share": shares.get(name), "kind": kind})
     return axes

@@ -31,7 +31,7 @@ from hpq_views.text.text import clean, trials_of
 @enqueue_options(without=("new", "tags", "reuse", "any_code"))
 def plan(
     options: EnqueueOptions,
-    first: Annotated[int, Option(help="Number of trials to print.")] = 5,
+    first: Annotated[int, Option(help="Number of parameter sets to print.")] = 5,
     files: Annotated[bool, Option(help="Print the files of the snapshot.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
@@ -56,11 +56,19 @@ def plan(
         print(f"  {clean(name)}")
     for place in unfilled(spec.source):
         print_message(f"! {place} must be filled in before `hpq enqueue`")
-    rows = enumerate(some, 1)
-    show_lines(([Span(f"{n:>6}  "), Span(describe_set(params))] for n, params in rows), whole=True)
+    rows = [(_numbers(place, spec.keys.replicates), params) for place, params in enumerate(some)]
+    wide = max([6, *(len(numbers) for numbers, _ in rows)])
+    lines = ([Span(f"{n:>{wide}}  "), Span(describe_set(params))] for n, params in rows)
+    show_lines(lines, whole=True)
     rest = describe_rest(spec, len(some), total)
     if rest is not None:
         print(f"   ... {rest}")
+
+
+def _numbers(place: int, replicates: int) -> str:
+    """Return the number of the trial of a set, or `4–6`: those of its replicates."""
+    first = 1 + place * replicates
+    return str(first) if replicates < 2 else f"{first}–{first + replicates - 1}"
 
 
 def plan_record(prepared: PreparedSweep, first: int) -> dict[str, Any]:

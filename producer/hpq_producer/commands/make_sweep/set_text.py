@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpq.domain.trial import Json, Params, flatten
 from hpq.yamlfile.yaml_reader import AMBIGUOUS, resolve
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
-from hpq_views.text.text import clean, value
+from hpq_views.text.text import clean, trials_of, value
 
 
 def describe_set(params: Params) -> str:
@@ -30,7 +30,9 @@ def describe_rest(spec: SweepSpec, shown: int, total: int | None) -> str | None:
         if total is None:
             return "and so on, until `hpq stop`"
         sets = -(-total // spec.keys.replicates)
-        return f"{sets - shown:,} more (--first {sets})" if sets > shown else None
+        rest = sets - shown
+        more = trials_of(rest, "more set") if spec.keys.replicates > 1 else f"{rest:,} more"
+        return f"{more} (--first {sets})" if rest > 0 else None
     known = sum(1 for _ in parameter_sets(spec))  # a few, which need no result
     parts = []
     if known > shown:
