@@ -31,13 +31,15 @@ from hpq.private_files import replace_private
 from hpq.private_server.attach_or_start import Attached, attach
 from hpq.private_server.keeper import QUIET_S
 from hpq.redis import tls
-from hpq.redis.client import FIRST_S, check_server, connect, guard, wait_patiently
+from hpq.redis.client import FIRST_S, connect, guard, usable_version, wait_patiently
 from hpq.redis.credentials import FILE_SCHEME, redact
 from hpq.settings import Settings, read, unknown_settings
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
+from hpq.store.round_trips import Question
 from hpq.store.scripts import StoreContext
 from hpq.store.sweep_reader import SweepReader
+from hpq.store.worker_reader import info_question
 
 if TYPE_CHECKING:
     from hpq.store.sweep_writer import SweepWriter
@@ -154,8 +156,9 @@ class Session:
 def reader_of(redis: Redis, settings: Settings) -> StoreReader:
     """Return a reader that names parameters that are not as this machine's key signed them."""
     keys = Keys(settings.prefix)
-    check_of = RowSigner.checks(settings, SweepReader(redis, keys).get)
-    return StoreReader(redis, keys, settings.lease_ms, check_of)
+    sweeps = SweepReader(redis, keys)
+    check_of = RowSigner.checks(settings, sweeps.record)
+    return StoreReader(redis, keys, settings.lease_ms, check_of, sweeps)
 
 
 class _SeenData:
@@ -165,11 +168,11 @@ class _SeenData:
         self._path = home / "seen.json"
         self._server = server
 
-    def look(self, reader: StoreReader) -> Notice | None:
-        """Return a notice, once, if the server lacks data that this HPQ_HOME has seen."""
+    def question(self, reader: StoreReader) -> Question[Notice | None]:
+        """Ask for a notice, once, if the server lacks data that this HPQ_HOME has seen."""
         seen_ms = self._read().get(self._server, 0)
         try:
-            newest_ms, lost_after_ms = reader.lost_after(seen_ms)
+            newest_ms, lost_after_ms = yield from reader.lost_question(seen_ms)
         except DecodeError:  # of no sweep: no command may fail for it
             return None
         if newest_ms != seen_ms:
@@ -190,6 +193,16 @@ class _SeenData:
         known = {**self._read(), self._server: newest_ms}
         with suppress(OSError):  # a home that cannot be written remembers nothing
             replace_private(self._path, json.dumps(known).encode())
+
+
+def _version_question(url: str) -> Question[str]:
+    """Ask for the version of Redis.
+
+    Raises:
+        ServerTooOld: hpq cannot use the server.
+    """
+    info = yield from info_question("server")
+    return usable_version(info, url)
 
 
 def _went_back(after_ms: int) -> Notice:
@@ -218,16 +231,17 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
     connection = connection_record.connection_of_url(settings.home, url)
     if tls.is_unverified(url):
         warn(tls.UNVERIFIED)
-    first = connect(url, patience_s=FIRST_S)
+    # Without the PING of a new connection, which is a round trip: each call may be sent twice.
+    first = connect(url, patience_s=FIRST_S, check_idle_s=0)
     with explain_errors(connection, settings), closing(first) as redis, guard(url):
-        version = check_server(redis, url)
-        wait_patiently(redis)
         keys = Keys(settings.prefix)
         reader = reader_of(redis, settings)
         context = StoreContext.open(redis, keys)
         where = connection.where if connection else redact(url)
         seen = _SeenData(settings.home, f"{where} {keys.prefix}")
-        if notice := seen.look(reader):
+        version, notice = reader.ask(_version_question(url), seen.question(reader))
+        wait_patiently(redis)
+        if notice:
             warn(notice)
         yield Session(
             settings=settings,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -128,12 +128,18 @@ class _FromFile(CredentialProvider):
 
 
 def connect(
-    url: str, *, retries: int = _RETRIES, timeout_s: float = 5.0, patience_s: float = math.inf
+    url: str,
+    *,
+    retries: int = _RETRIES,
+    timeout_s: float = 5.0,
+    patience_s: float = math.inf,
+    check_idle_s: int = 15,
 ) -> Redis:
     """Create a client, which connects at its first call.
 
     With `retries` 0 the caller retries (the heartbeat thread). Waits are 50 ms to 1 s; no retry
-    begins after `patience_s`, since each may take its whole timeout.
+    begins after `patience_s`, since each may take its whole timeout. A connection that was idle for
+    `check_idle_s`, and a new one, answers a PING first; 0: none does.
 
     Raises:
         SettingsError: the URL, or a file that it names, cannot be read.
@@ -148,7 +154,7 @@ def connect(
             retry=_patience(retries, patience_s),
             socket_timeout=timeout_s,
             socket_connect_timeout=3.0,
-            health_check_interval=15,
+            health_check_interval=check_idle_s,
         )
         pool = redis.connection_pool
         pool.connection_class(**pool.connection_kwargs)  # checks its options without connecting
@@ -314,6 +320,11 @@ def check_server(redis: Redis, url: str, *, in_pod: bool = False) -> str:
     """
     with guard(url, in_pod=in_pod):
         info = redis.info("server")
+    return usable_version(info, url)
+
+
+def usable_version(info: Mapping[str, Any], url: str) -> str:
+    """Return the version in a server's INFO. Raises ServerTooOld as `check_server`."""
     version = str(info["redis_version"])
     parts = tuple(int(p) for p in version.split(".")[:2])
     if parts < NEEDS and "valkey_version" not in info:

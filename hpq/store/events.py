@@ -15,6 +15,7 @@ from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError
 from hpq.redis.damage import answered
 from hpq.store.keys import Keys
+from hpq.store.round_trips import Question, ask
 from hpq.store.trial_reader import read_parameters
 from hpq.store.wire.fields import count, decoding, moment
 
@@ -43,8 +44,13 @@ class EventReader:
 
     def last_id(self, sid: str) -> str:
         """Return the id of a sweep's newest event; "0" if the sweep has none."""
-        entries: Any = self._redis.xrevrange(self._keys.sweep(sid, "events"), count=1)
-        return _newest(entries)
+        return ask(self._redis, self.last_id_question(sid))
+
+    def last_id_question(self, sid: str) -> Question[str]:
+        """Ask for the id of a sweep's newest event, as `last_id`."""
+        key = self._keys.sweep(sid, "events")
+        (answer,) = yield lambda pipe: pipe.xrevrange(key, count=1)
+        return _newest(answered(key, answer))
 
     def last_ids(self, sids: Sequence[str]) -> list[str]:
         """Return the id of each sweep's newest event, also "0" if the key is damaged.
@@ -71,7 +77,7 @@ class EventReader:
         Raises:
             DecodeError: an entry is not an event.
         """
-        return self._of_trials([trial])
+        return ask(self._redis, self.of_trials_question([trial]))
 
     def claims(self, trials: Sequence[TrialId]) -> dict[int, list[tuple[int, int]]]:
         """Return (time in ms, attempt) of each claim of trials of one sweep, by number, in order.
@@ -79,24 +85,33 @@ class EventReader:
         Of each trial its newest 100 events; takes two round trips.
         """
         found: dict[int, list[tuple[int, int]]] = {}
-        for event in self._of_trials(trials):
+        for event in ask(self._redis, self.of_trials_question(trials)):
             if event.what == "claimed":
                 found.setdefault(event.trial, []).append((event.at_ms, event.attempt))
         return found
 
-    def _of_trials(self, trials: Sequence[TrialId]) -> list[Event]:
-        pipe = self._redis.pipeline(transaction=False)
-        for trial in trials:
-            pipe.hget(self._keys.trial(trial), "event_ids")
+    def of_trials_question(self, trials: Sequence[TrialId]) -> Question[list[Event]]:
+        """Ask for the newest events of trials of one sweep; as `of_trial` for each of them."""
+        found = [self._keys.trial(trial) for trial in trials]
+
+        def add_trials(pipe: Any) -> None:
+            for key in found:
+                pipe.hget(key, "event_ids")
+
+        answers = yield add_trials
         ids = [
             eid
-            for trial, raw in zip(trials, pipe.execute(), strict=True)
-            for eid in _event_ids(self._keys.trial(trial), raw or b"")
+            for key, answer in zip(found, answers, strict=True)
+            for eid in _event_ids(key, answered(key, answer) or b"")
         ]
-        key = self._keys.sweep(trials[0].sweep, "events")
-        for eid in ids:
-            pipe.xrange(key, eid, eid)
-        return [_event(key, *row) for rows in pipe.execute() for row in rows]
+        events = self._keys.sweep(trials[0].sweep, "events")
+
+        def add_events(pipe: Any) -> None:
+            for eid in ids:
+                pipe.xrange(events, eid, eid)
+
+        answers = yield add_events
+        return [_event(events, *row) for answer in answers for row in answered(events, answer)]
 
 
 def _newest(entries: Any) -> str:

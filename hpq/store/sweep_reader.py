@@ -16,6 +16,7 @@ from hpq.domain.trial import Params, TrialId
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.redis.damage import answered
 from hpq.store.keys import Keys
+from hpq.store.round_trips import Question, ask
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import decoding, mapping, moment, sweep_id, trial_numbers
@@ -33,6 +34,7 @@ class SweepReader:
 
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
+        self._last: SweepView | None = None  # that was read
 
     def ids(self, newest: int | None = None) -> list[str]:
         """Return the ids of all sweeps, or of the N newest, newest first."""
@@ -47,7 +49,12 @@ class SweepReader:
 
     def exists(self, sid: str) -> bool:
         """Return whether the store holds a sweep with this id."""
-        return bool(self._redis.exists(self._keys.sweep(sid)))
+        return ask(self._redis, self.exists_question(sid))
+
+    def exists_question(self, sid: str) -> Question[bool]:
+        """Ask whether the store holds a sweep with this id."""
+        (answer,) = yield lambda pipe: pipe.exists(self._keys.sweep(sid))
+        return bool(answered(self._keys.sweep(sid), answer))
 
     def get(self, sid: str) -> SweepView:
         """Return one sweep.
@@ -56,10 +63,21 @@ class SweepReader:
             NotFound: no sweep has this id.
             DecodeError: the sweep cannot be decoded.
         """
-        found = self.get_many([sid])
-        if not found:
-            raise no_sweep(sid)
-        return found[0]
+        return ask(self._redis, self.get_question(sid))
+
+    def get_question(self, sid: str) -> Question[SweepView]:
+        """Ask for one sweep, as `get`."""
+        for sweep in (yield from self._each_question([sid])):
+            return _readable(sweep)
+        raise no_sweep(sid)
+
+    def record(self, sid: str) -> SweepView:
+        """Return a sweep, as `get`, for the fields that never change: read it if another was last.
+
+        Of those are its code, its search and its signature.
+        """
+        last = self._last
+        return last if last is not None and last.id == sid else self.get(sid)
 
     def get_many(self, ids: Sequence[str]) -> list[SweepView]:
         """Return the sweeps with these ids, in this order, without those that were removed.
@@ -67,23 +85,25 @@ class SweepReader:
         Raises:
             DecodeError: a sweep cannot be decoded.
         """
-        sweeps = []
-        for sweep in self.get_each(ids):
-            if isinstance(sweep, UnreadableSweep):
-                raise DecodeError(sweep.why, code=sweep.code)
-            sweeps.append(sweep)
-        return sweeps
+        return [_readable(sweep) for sweep in self.get_each(ids)]
 
     def get_each(self, ids: Sequence[str]) -> list[SweepView | UnreadableSweep]:
         """Like `get_many`, with an `UnreadableSweep` for each sweep that cannot be decoded."""
-        pipe = self._redis.pipeline(transaction=False)
-        for sid in ids:
-            pipe.hgetall(self._keys.sweep(sid))
-            for part in _COUNTED_SETS:
-                pipe.zcard(self._keys.sweep(sid, part))
-        answers = iter(pipe.execute(raise_on_error=False))
+        return ask(self._redis, self._each_question(ids))
+
+    def _each_question(self, ids: Sequence[str]) -> Question[list[SweepView | UnreadableSweep]]:
+        def add(pipe: Any) -> None:
+            for sid in ids:
+                pipe.hgetall(self._keys.sweep(sid))
+                for part in _COUNTED_SETS:
+                    pipe.zcard(self._keys.sweep(sid, part))
+
+        answers = iter((yield add))
         found = (self._decode(sid, list(islice(answers, 1 + len(_COUNTED_SETS)))) for sid in ids)
-        return [sweep for sweep in found if sweep is not None]
+        sweeps = [sweep for sweep in found if sweep is not None]
+        for sweep in sweeps[-1:]:
+            self._last = sweep if isinstance(sweep, SweepView) else None
+        return sweeps
 
     def _decode(self, sid: str, answer: Sequence[Any]) -> SweepView | UnreadableSweep | None:
         try:
@@ -207,7 +227,12 @@ class SweepReader:
 
     def find_by_digest(self, digest: str) -> str | None:
         """Return the id of the sweep with this digest, or None."""
-        raw: Any = self._redis.hget(self._keys.digests, digest)
+        return ask(self._redis, self.digest_question(digest))
+
+    def digest_question(self, digest: str) -> Question[str | None]:
+        """Ask for the sweep with this digest, as `find_by_digest`."""
+        (answer,) = yield lambda pipe: pipe.hget(self._keys.digests, digest)
+        raw = answered(self._keys.digests, answer)
         return sweep_id(raw) if raw else None
 
     def ahead_of(self, sweeps: Sequence[SweepView]) -> dict[str, list[SweepView]]:
@@ -297,9 +322,22 @@ class SweepReader:
 
     def provenance(self, digest: str) -> Params:
         """Return the provenance record of an attempt by its digest; empty if it was dropped."""
-        raw: Any = self._redis.hget(self._keys.provenance, digest) if digest else None
+        return ask(self._redis, self.provenance_question(digest))
+
+    def provenance_question(self, digest: str) -> Question[Params]:
+        """Ask for the provenance record of an attempt, as `provenance`."""
+        if not digest:
+            return {}
+        (answer,) = yield lambda pipe: pipe.hget(self._keys.provenance, digest)
+        raw = answered(self._keys.provenance, answer)
         where = f"{self._keys.provenance} field {digest}"
         return _mapping(where, raw) if raw else {}
+
+
+def _readable(sweep: SweepView | UnreadableSweep) -> SweepView:
+    if isinstance(sweep, UnreadableSweep):
+        raise DecodeError(sweep.why, code=sweep.code)
+    return sweep
 
 
 def known_sets(redis: Redis, keys: Keys, sid: str, sets: Iterable[ParameterSet]) -> set[bytes]:

@@ -22,6 +22,7 @@ from hpq.domain.trial import (
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.redis.damage import answered
 from hpq.store.keys import Keys
+from hpq.store.round_trips import Question, ask
 from hpq.store.wire import row as row_codec
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import decoding, trial_numbers
@@ -73,7 +74,7 @@ class TrialReader:
             NotFound: the sweep has no trial with this number.
             DecodeError: the trial cannot be decoded.
         """
-        ((_, found),) = self._read(trial.sweep, [trial.number])
+        ((_, found),) = ask(self._redis, self._read(trial.sweep, [trial.number]))
         if isinstance(found, TrialView):
             return found
         if self._redis.hexists(self._keys.sweep(trial.sweep, "params"), str(trial.number)):
@@ -90,7 +91,11 @@ class TrialReader:
         Raises:
             NotFound: the sweep was removed.
         """
-        found = self._read(sid, numbers)
+        return ask(self._redis, self.many_question(sid, numbers))
+
+    def many_question(self, sid: str, numbers: Sequence[int]) -> Question[list[TrialView]]:
+        """Ask for the trials with these numbers, as `get_many`."""
+        found = yield from self._read(sid, numbers)
         return [
             trial_codec.unreadable(TrialId(sweep=sid, number=n), row, one)
             if isinstance(one, DecodeError)
@@ -98,19 +103,23 @@ class TrialReader:
             for n, (row, one) in zip(numbers, found, strict=True)
         ]
 
-    def _read(self, sid: str, numbers: Sequence[int]) -> list[tuple[Any, TrialView | DecodeError]]:
-        """Return the hash of each trial, and the trial or why it cannot be decoded."""
+    def _read(
+        self, sid: str, numbers: Sequence[int]
+    ) -> Question[list[tuple[Any, TrialView | DecodeError]]]:
+        """Ask for the hash of each trial, and the trial or why it cannot be decoded."""
         if not numbers:
             return []
         params_key = self._keys.sweep(sid, "params")
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.exists(self._keys.sweep(sid))
-        pipe.hget(self._keys.sweep(sid), "metric_order")
-        pipe.hmget(params_key, [str(n) for n in numbers])
-        pipe.zmscore(self._keys.sweep(sid, "dropped"), [str(n) for n in numbers])
-        for n in numbers:
-            pipe.hgetall(self._keys.trial(TrialId(sweep=sid, number=n)))
-        exists, order, params, dropped, *rows = pipe.execute(raise_on_error=False)
+
+        def add(pipe: Any) -> None:
+            pipe.exists(self._keys.sweep(sid))
+            pipe.hget(self._keys.sweep(sid), "metric_order")
+            pipe.hmget(params_key, [str(n) for n in numbers])
+            pipe.zmscore(self._keys.sweep(sid, "dropped"), [str(n) for n in numbers])
+            for n in numbers:
+                pipe.hgetall(self._keys.trial(TrialId(sweep=sid, number=n)))
+
+        exists, order, params, dropped, *rows = yield add
         if not answered(self._keys.sweep(sid), exists):
             raise no_sweep(sid)
         params = answered(params_key, params)
@@ -240,7 +249,13 @@ class TrialReader:
 
     def metric_histories(self, trial: TrialId, metrics: Sequence[str]) -> dict[str, list[Point]]:
         """Return the values of each metric, as `metric_history`; takes one round trip."""
-        entries = self._entries([(trial, metric, "") for metric in metrics])
+        return ask(self._redis, self.histories_question(trial, metrics))
+
+    def histories_question(
+        self, trial: TrialId, metrics: Sequence[str]
+    ) -> Question[dict[str, list[Point]]]:
+        """Ask for the values of each metric, as `metric_histories`."""
+        entries = yield from self._entries([(trial, metric, "") for metric in metrics])
         return {
             metric: [Point(step=e.step, name=metric, value=e.value) for e in some]
             for metric, some in zip(metrics, entries, strict=True)
@@ -253,7 +268,8 @@ class TrialReader:
 
         The id is "" before the first read. Takes one round trip.
         """
-        entries = self._entries([(trial, metric, after) for trial, after in trials])
+        asked = [(trial, metric, after) for trial, after in trials]
+        entries = ask(self._redis, self._entries(asked))
         return [
             (
                 [Point(step=e.step, name=metric, value=e.value) for e in some],
@@ -262,21 +278,24 @@ class TrialReader:
             for some, (_, after) in zip(entries, trials, strict=True)
         ]
 
-    def _entries(self, wanted: Sequence[tuple[TrialId, str, str]]) -> list[list[Entry]]:
-        """Return the points of a trial's metric after an entry ("": all); takes one round trip."""
-        pipe = self._redis.pipeline(transaction=False)
-        for trial, metric, after in wanted:
-            # In this order, since the points of a trial that ends go from the first to the second.
-            pipe.xrange(self._keys.points(trial, metric), min=f"({after}" if after else "-")
-            pipe.hmget(self._keys.trial(trial, "points"), [metric, ""])
-        found, answers = [], iter(pipe.execute())
-        for (trial, metric, after), rows, (packed, common) in zip(
-            wanted, answers, answers, strict=True
-        ):
-            with decoding(self._keys.points(trial, metric)):
-                entries = decode_entries(rows)
+    def _entries(self, wanted: Sequence[tuple[TrialId, str, str]]) -> Question[list[list[Entry]]]:
+        """Ask for the points of a trial's metric after an entry ("": all); takes one round trip."""
+
+        def add(pipe: Any) -> None:
+            for trial, metric, after in wanted:
+                # In this order: the points of a trial that ends go from the first to the second.
+                pipe.xrange(self._keys.points(trial, metric), min=f"({after}" if after else "-")
+                pipe.hmget(self._keys.trial(trial, "points"), [metric, ""])
+
+        answers = iter((yield add))
+        found = []
+        for (trial, metric, after), rows, fields in zip(wanted, answers, answers, strict=True):
+            stream, record = self._keys.points(trial, metric), self._keys.trial(trial, "points")
+            with decoding(stream):
+                entries = decode_entries(answered(stream, rows))
+            packed, common = answered(record, fields)
             if packed is not None:
-                with decoding(f"{self._keys.trial(trial, 'points')} field {metric}"):
+                with decoding(f"{record} field {metric}"):
                     entries = join_points(decode_points(packed, common or b""), entries)
             last = entry_id(after) if after else (0, 0)
             found.append([entry for entry in entries if entry.id > last or not after])
@@ -287,7 +306,8 @@ class TrialReader:
 
         All values are of attempt 1; `hpq_views.analysis.history` finds the others.
         """
-        entries = self._entries([(TrialId(sweep=sid, number=n), m, "") for n, m in wanted])
+        asked = [(TrialId(sweep=sid, number=n), m, "") for n, m in wanted]
+        entries = ask(self._redis, self._entries(asked))
         return [
             Curve(
                 trial=number,
@@ -307,15 +327,24 @@ class TrialReader:
 
         Waits at most `block_ms` milliseconds for the first entry. Takes one round trip.
         """
+        return ask(self._redis, self.log_question(trial, after, block_ms))
+
+    def log_question(
+        self, trial: TrialId, after: str = "0-0", block_ms: int | None = None
+    ) -> Question[tuple[bytes, str]]:
+        """Ask for what a trial printed after an entry of its log, as `log`."""
         key, record = self._keys.trial(trial, "log"), self._keys.trial(trial, "points")
-        pipe = self._redis.pipeline(transaction=False)
-        # In this order, since the log of an attempt that ends goes from the first to the second.
-        pipe.xread({key: after}, block=block_ms)
-        pipe.hget(record, "#log")
-        answer, packed = pipe.execute()
-        rows = answer[0][1] if answer else []
+
+        def add(pipe: Any) -> None:
+            # In this order, since the log of an attempt that ends goes from the first to the second
+            pipe.xread({key: after}, block=block_ms)
+            pipe.hget(record, "#log")
+
+        answer, packed = yield add
+        streams = answered(key, answer)
+        rows = streams[0][1] if streams else []
         with decoding(f"{record} field #log"):
-            printed = decode_log(packed or b"")
+            printed = decode_log(answered(record, packed) or b"")
         # An entry that was moved between the two is in both, and whole in the first.
         printed.update((entry_id(eid), fields.get(b"d", b"")) for eid, fields in rows)
         found = sorted(entry for entry in printed if entry > entry_id(after))

@@ -18,6 +18,7 @@ from hpq.errors import DecodeError
 from hpq.notice import Notice
 from hpq.redis.damage import answered
 from hpq.store.keys import Keys
+from hpq.store.round_trips import Question, ask, together
 from hpq.store.wire.fields import Reader, Row, decoding, loads, mapping, real, whole
 
 SILENT = 0.5  # of a lease without a heartbeat: heartbeats are a sixth of a lease apart
@@ -47,25 +48,34 @@ class WorkerReader:
 
         A worker whose record cannot be decoded is of no queue.
         """
-        found = self._live()
-        return sorted((w for w in found if queue in (None, w.queue)), key=lambda w: w.name)
+        found = ask(self._redis, self.live_question())
+        return [worker for worker in found if queue in (None, worker.queue)]
 
-    def _live(self) -> list[Worker]:
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.time()
-        pipe.zrange(self._keys.workers, 0, -1, withscores=True)
-        at, known = pipe.execute()
-        now_ms = clock_ms(at)
+    def live_question(self) -> Question[list[Worker]]:
+        """Ask for the live workers of all queues, as `live`."""
+
+        def add_names(pipe: Any) -> None:
+            pipe.time()
+            pipe.zrange(self._keys.workers, 0, -1, withscores=True)
+
+        at, answer = yield add_names
+        known = answered(self._keys.workers, answer)
+        now_ms = clock_ms(answered("", at))
         floor, silent_since = now_ms - self._lease_ms, now_ms - self.silent_ms
         names = [(name, seen) for name, seen in known if seen >= floor and _NAME.match(name)]
-        for name, _ in names:
-            pipe.hgetall(self._keys.worker(name.decode()))
-        return [
+
+        def add_workers(pipe: Any) -> None:
+            for name, _ in names:
+                pipe.hgetall(self._keys.worker(name.decode()))
+
+        rows = yield add_workers
+        found = [
             # A clock that was put back, or another client, may have left a time to come.
             _worker(self._keys, name.decode(), int(min(seen, now_ms)), row, silent_since)
-            for (name, seen), row in zip(names, pipe.execute(raise_on_error=False), strict=True)
+            for (name, seen), row in zip(names, rows, strict=True)
             if row
         ]
+        return sorted(found, key=lambda worker: worker.name)
 
     def counters(self) -> dict[str, int]:
         """Return how often each thing happened that hpq counts, such as `leases_expired`."""
@@ -87,7 +97,7 @@ class WorkerReader:
         pipe.info("persistence")
         answers: list[Any] = pipe.execute()
         settled, counters, memory, persistence = answers
-        live, counted = self._live(), _counts(counters)
+        live, counted = self.live(), _counts(counters)
         demand = _queues(settled)
         limit = memory.get("maxmemory", 0)
         aof_ok = persistence.get("aof_enabled") and persistence.get("aof_last_write_status") == "ok"
@@ -160,8 +170,15 @@ class OwnerReader:
 
     def of(self, names: Collection[str]) -> dict[str, Owner]:
         """Return these owners by name; {} if no limits are set, or they cannot be read."""
+        return ask(self._redis, self.of_question(names))
+
+    def of_question(self, names: Collection[str]) -> Question[dict[str, Owner]]:
+        """Ask for these owners, as `of`."""
+        if not names:
+            return {}
+        (answer,) = yield lambda pipe: pipe.hgetall(self._keys.limits)
         with suppress(DecodeError):  # `hpq user` reports it
-            limits = self._limits() if names else {}
+            limits = self._decode_limits(answered(self._keys.limits, answer))
             return {owner.name: owner for owner in self._read(names, limits)} if limits else {}
         return {}
 
@@ -180,6 +197,9 @@ class OwnerReader:
 
     def _limits(self) -> dict[tuple[str, str], int]:
         found: Any = self._redis.hgetall(self._keys.limits)
+        return self._decode_limits(found)
+
+    def _decode_limits(self, found: Row) -> dict[tuple[str, str], int]:
         limits = {}
         for raw, value in found.items():
             owner, _, name = _text(raw).rpartition("/")
@@ -321,17 +341,26 @@ def _refusals(text: str) -> dict[str, Notice]:
 
 def server_memory(redis: Redis) -> ServerMemory:
     """Read the server's memory and the state of its disk."""
-    pipe = redis.pipeline(transaction=False)
-    pipe.info("memory")
-    pipe.info("persistence")
-    answers: list[Any] = pipe.execute()
-    memory, persistence = answers
+    return ask(redis, memory_question())
+
+
+def memory_question() -> Question[ServerMemory]:
+    """Ask for the server's memory and the state of its disk."""
+
+    memory, persistence = yield from together(info_question("memory"), info_question("persistence"))
     return ServerMemory(
         used=int(memory["used_memory"]) - int(memory.get("mem_not_counted_for_evict", 0)),
         limit=int(memory.get("maxmemory", 0)),
         policy=str(memory.get("maxmemory_policy", "noeviction")),
         is_kept=persistence.get("aof_last_write_status", "ok") == "ok",
     )
+
+
+def info_question(section: str) -> Question[Mapping[str, Any]]:
+    """Ask for a section of the server's INFO."""
+    (answer,) = yield lambda pipe: pipe.info(section)
+    found: Mapping[str, Any] = answered("", answer)
+    return found
 
 
 def _text(raw: bytes) -> str:

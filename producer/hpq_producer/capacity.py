@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from hpq.access.session import Session
-from hpq.domain.status import FULL
+from hpq.domain.status import FULL, ServerMemory
 from hpq.errors import OutOfReach
 from hpq_views.text.text import size, trials_of
 
 TRIAL_BYTES = 450  # per queued trial, measured; excludes parameters beyond 200 bytes
 
 
-def check_capacity(session: Session, trials: int, *, weight: int = 0, code: int = 0) -> list[str]:
+def check_capacity(
+    memory: ServerMemory | None, trials: int, *, weight: int = 0, code: int = 0
+) -> list[str]:
     """Return warnings about the server's memory before `trials` trials and their code are written.
 
-    `weight` is the estimated size of the trials in bytes (0: that of queued trials); `code` is
-    the size of their code in bytes.
+    `memory` is None if these credentials may not ask for it. `weight` is the estimated size of the
+    trials in bytes (0: that of queued trials); `code` is the size of their code in bytes.
 
     Raises:
         OutOfReach: the trials do not fit below 80 % of maxmemory.
     """
-    memory, more = session.reader.server_memory(), (weight or trials * TRIAL_BYTES) + code
-    if memory is None:  # these credentials may not run INFO
+    more = (weight or trials * TRIAL_BYTES) + code
+    if memory is None:
         return []
     if not memory.has_room(more):
         raise OutOfReach(

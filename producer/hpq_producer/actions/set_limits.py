@@ -41,7 +41,8 @@ def set_limits(session: Session, sweep: SweepView, fields: Mapping[str, str]) ->
     if sweep.budget is None and rest.keys() & {"budget_ms", "until_ms"}:
         rest = {"budget_ms": "0"} | rest
     if "priority" in rest:
-        check_priority(session.reader, sweep.owner, int(rest["priority"]))
+        owner = session.reader.owners.of([sweep.owner]).get(sweep.owner)
+        check_priority(owner, int(rest["priority"]))
     if rest:
         control_of(session).set(sweep.id, rest)
     capped = _set_run_cap(session, sweep, int(cap)) if cap is not None else ""

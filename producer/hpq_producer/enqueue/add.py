@@ -50,7 +50,8 @@ def add_sets(
         OutOfReach: the server has no room for the trials.
     """
     _refuse_without_code(session, sweep)
-    for line in check_capacity(session, len(sets.points) * sweep.replicates):
+    memory = session.reader.server_memory()
+    for line in check_capacity(memory, len(sets.points) * sweep.replicates):
         warn(line)
     while True:
         wanted = [point.params for point in sets.points]

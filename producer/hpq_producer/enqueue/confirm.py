@@ -61,7 +61,7 @@ def enqueue_confirmation(
     if (existing := session.reader.sweeps.find_by_digest(asked)) is not None:
         return Enqueued(sid=existing, is_new=False, trials=len(best) * seeds)
     writer = session.writer()
-    sid = new_id(writer, f"{sweep.name}-confirm")
+    sid = new_id(session.reader, f"{sweep.name}-confirm")
     confirmation = replace(
         sweep, id=sid, name=f"{sweep.name}-confirm", digest=asked, owner=session.settings.user,
         seed=seed, replicates=seeds,

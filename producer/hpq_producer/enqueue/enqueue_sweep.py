@@ -21,6 +21,7 @@ from hpq.domain.sweep import Keep, SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.search.replicates import replicated
+from hpq.store.reader import StoreReader
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.sweep_writer import SweepWriter
 from hpq.store.wire.fields import dumps
@@ -83,14 +84,24 @@ def enqueue_sweep(
     """
     spec, code = prepared.spec, prepared.code
     refuse_unfilled(spec.source, prepared.file)
-    writer, search = session.writer(), search_of(prepared)
-    existing = None if allow_duplicate else session.reader.sweeps.find_by_digest(prepared.digest)
-    if existing is not None:
+    writer, search, reader = session.writer(), search_of(prepared), session.reader
+    owner, sid = spec.keys.owner or session.settings.user, random_id(spec.name)
+    existing, memory, owners, is_used = reader.ask(
+        reader.sweeps.digest_question(prepared.digest),
+        reader.memory_question(),
+        reader.owners.of_question([owner]),
+        reader.sweeps.exists_question(sid),
+    )
+    if existing is not None and not allow_duplicate:
         return _existing(session, existing)
-    bundle = _bundle(session, code)
-    for line in _check_room(session, spec, len(bundle or b"")):
+    bundle, trials = _bundle(session, code), spec.trials
+    for line in (
+        *check_capacity(memory, trials or _OPEN_ENDED_SETS, code=len(bundle or b"")),
+        *check_owner_limits(owners.get(owner), spec.keys.priority, trials),
+    ):
         warn(line)
-    sid = new_id(writer, spec.name)
+    if is_used:
+        sid = new_id(reader, spec.name)
     key = signing.key_of(session.settings, make=True)
     origin, diff = provenance.collect_provenance(prepared)
     sweep = replace(
@@ -111,7 +122,7 @@ def enqueue_sweep(
     sweep, sign = signing.signed(key, session.settings.prefix, sweep)
     try:
         rows = _rows(spec, first, older, reused)
-        trials = write_rows(writer, sid, rows, sign, progress)
+        written = write_rows(writer, sid, rows, sign, progress)
         writer.stage_results(sweep, reused.items())
         if diff:
             writer.keep_diff(sid, diff)
@@ -126,19 +137,7 @@ def enqueue_sweep(
     if reuse:
         owner = criteria.location.owner
         notes = describe_reuse(session.reader, reused.values(), sweep.launch, owner)
-    return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(reused), notes=notes)
-
-
-def _check_room(session: Session, spec: SweepSpec, code_bytes: int) -> list[str]:
-    """Return warnings about the server's memory and operators' limits.
-
-    Raises:
-        OutOfReach: the server has no room for the sweep.
-        Forbidden: operators let its owner have only a lower priority.
-    """
-    owner, trials = spec.keys.owner or session.settings.user, spec.trials
-    found = check_capacity(session, trials or _OPEN_ENDED_SETS, code=code_bytes)
-    return found + check_owner_limits(session.reader, owner, spec.keys.priority, trials)
+    return Enqueued(sid=sid, is_new=True, trials=written, reused=len(reused), notes=notes)
 
 
 def _bundle(session: Session, code: DiscoveredCode) -> bytes | None:
@@ -196,12 +195,16 @@ def create(
     return other
 
 
-def new_id(writer: SweepWriter, name: str) -> str:
+def random_id(name: str) -> str:
+    """Return a sweep id for this name, most likely an unused one."""
+    return f"{slug(name)}-{''.join(secrets.choice(_ALPHABET) for _ in range(5))}"
+
+
+def new_id(reader: StoreReader, name: str) -> str:
     """Return an unused sweep id for this name."""
-    while True:
-        sid = f"{slug(name)}-{''.join(secrets.choice(_ALPHABET) for _ in range(5))}"
-        if not writer.exists(sid):
-            return sid
+    while reader.sweeps.exists(sid := random_id(name)):
+        pass
+    return sid
 
 
 def _rows(

@@ -20,7 +20,8 @@ from hpq.domain.sweep import Counts, Goal, Metric, SweepView
 from hpq.domain.trial import TrialId, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
-from hpq.store.reader import RankingReader, StoreReader
+from hpq.store.ranking_reader import RankingReader
+from hpq.store.reader import StoreReader
 from hpq.store.trial_reader import TrialReader
 from hpq.store.trials import TrialStore
 from hpq.store.worker_reader import WorkerReader

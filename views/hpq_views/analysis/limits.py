@@ -14,7 +14,6 @@ from hpq.domain.usage import short
 from hpq.errors import Forbidden
 from hpq.notice import Notice, plural
 from hpq.shell import shell_hint
-from hpq.store.reader import StoreReader
 from hpq_views.text.text import clean, trials_of
 
 FIELDS: Mapping[str, str] = {  # the key of a sweep file → the field of a stored sweep
@@ -81,26 +80,23 @@ def _raise(owner: Owner, limit: str, value: object = "N") -> str:
     return f"an operator raises it: {command} {limit}={value}"
 
 
-def check_owner_limits(
-    reader: StoreReader, owner: str, priority: int, trials: int | None
-) -> list[str]:
+def check_owner_limits(owner: Owner | None, priority: int, trials: int | None) -> list[str]:
     """Return what limits mean for a new sweep of N trials. Raises as `check_priority`."""
-    return list(_describe(check_priority(reader, owner, priority), trials))
+    check_priority(owner, priority)
+    return list(_describe(owner, trials))
 
 
-def check_priority(reader: StoreReader, owner: str, priority: int) -> Owner | None:
-    """Return an owner; None if no limits are set.
+def check_priority(owner: Owner | None, priority: int) -> None:
+    """Check the priority of a sweep; `owner` is None if no limits are set.
 
     Raises:
         Forbidden: the owner's greatest priority is lower than this one.
     """
-    found = reader.owners.of([owner]).get(owner)
-    if found is not None and found.bound(priority) == "priority":
-        most = found.limits["priority"]
-        text = f"priority {priority} is above the limit of {clean(owner)}; the greatest is {most}:"
-        text += f" write priority: {most}, or {_raise(found, 'priority', priority)}"
+    if owner is not None and owner.bound(priority) == "priority":
+        most, name = owner.limits["priority"], clean(owner.name)
+        text = f"priority {priority} is above the limit of {name}; the greatest is {most}:"
+        text += f" write priority: {most}, or {_raise(owner, 'priority', priority)}"
         raise Forbidden(text, code="owner-limit")
-    return found
 
 
 def _describe(owner: Owner | None, trials: int | None) -> Iterator[str]:

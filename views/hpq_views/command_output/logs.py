@@ -23,9 +23,12 @@ _LONGEST = 512  # characters of a sequence
 def read_log(reader: StoreReader, trial: TrialId, tail: int | None = None) -> tuple[bytes, str]:
     """Return the log, or its last lines, and the entry id after which `follow_log` continues."""
     data, last = reader.trials.log(trial)
-    if tail is not None:
-        data = b"".join(deque(data.splitlines(keepends=True), maxlen=tail))
-    return data, last
+    return data if tail is None else last_lines(data, tail), last
+
+
+def last_lines(data: bytes, most: int) -> bytes:
+    """Return the last lines of a log."""
+    return b"".join(deque(data.splitlines(keepends=True), maxlen=most))
 
 
 def follow_log(reader: StoreReader, trial: TrialId, after: str) -> Iterator[bytes]:

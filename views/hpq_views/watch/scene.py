@@ -18,12 +18,13 @@ from hpq.errors import NotFound
 from hpq.notice import Notice
 from hpq.search.replicates import first_of_set
 from hpq.store.reader import StoreReader
+from hpq.store.round_trips import Question, together
 from hpq_views.analysis.history import Attempt, attempts_of
 from hpq_views.analysis.pareto_front import Front, averaged
 from hpq_views.analysis.rank_results import read_standings
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.analysis.winner_evidence import Winner, judge_winner
-from hpq_views.command_output.logs import LINES, read_log
+from hpq_views.command_output.logs import LINES, last_lines
 from hpq_views.command_output.show import trial_lines
 from hpq_views.command_output.sweep_table import SweepList, read_sweeps
 from hpq_views.stored_files import holder_of
@@ -130,15 +131,22 @@ class SceneReader:
             self._rows = {}
             self._curves = {}
             self._sid = view.sweep
-        status = self._reader.status(view.sweep, _RUNNING, top=1, recent=3)
+        status, (numbers, total) = self._reader.status_and(
+            view.sweep,
+            _RUNNING,
+            lambda sweep: self._numbers(view, sweep, terminal.rows),
+            top=1,
+            recent=3,
+        )
         if not is_live and status.sweep.objectives:
             self.front = read_standings(self._reader, status.sweep).front
-        numbers, total = self._numbers(view, status.sweep, terminal.rows)
+            ((numbers, total),) = self._reader.ask(self._numbers(view, status.sweep, terminal.rows))
         first = view.top
         if first and not numbers:  # the list has become shorter than where the cursor was
             first = max(0, total - terminal.rows)
             shown = View(sweep=view.sweep, order=view.order, filter=view.filter, top=first)
-            numbers, total = self._numbers(shown, status.sweep, terminal.rows)
+            question = self._numbers(shown, status.sweep, terminal.rows)
+            ((numbers, total),) = self._reader.ask(question)
         rows = self._rows_of(status.sweep, view.order, numbers)
         return Scene(
             status=status,
@@ -154,15 +162,21 @@ class SceneReader:
             detail=self._detail(status.sweep, view.trial) if view.trial else None,
         )
 
-    def _numbers(self, view: View, sweep: SweepView, rows: int) -> tuple[list[int], int]:
+    def _numbers(self, view: View, sweep: SweepView, rows: int) -> Question[tuple[list[int], int]]:
+        """Ask for the numbers of the trials that fit the screen, and how many there are."""
         if view.filter:
             found = self.found or []
             return found[view.top : view.top + rows], len(found)
-        total = self._reader.ranking.rows(sweep, view.order)
-        if view.order != "best" or self.front is None:
-            return self._reader.ranking.page(sweep, view.order, view.top, rows), total
-        front, end = [_first(trial) for trial in self.front.trials], view.top + rows
-        page = self._reader.ranking.page(sweep, view.order, 0, end + len(front))
+        ranking, front = self._reader.ranking, []
+        if view.order == "best" and self.front is not None:
+            front = [_first(trial) for trial in self.front.trials]
+        first, end = (0 if front else view.top), view.top + rows
+        page, total = yield from together(
+            ranking.page_question(sweep, view.order, first, end + len(front) - first),
+            ranking.rows_question(sweep, view.order),
+        )
+        if not front:
+            return page, total
         members = set(front)
         rest = [n for n in page if n not in members]
         return [*front, *rest][view.top : end], total
@@ -230,13 +244,17 @@ class SceneReader:
             trial = self._reader.trials.get(found)
         except NotFound:
             return None
-        log, _ = read_log(self._reader, trial.trained, LINES)
+        curves, events, (log, _) = self._reader.ask(
+            self._reader.trials.histories_question(trial.trained, [*trial.metrics]),
+            self._reader.events.of_trials_question([found]),
+            self._reader.trials.log_question(trial.trained),
+        )
         return Detail(
             trial=trial,
             holder=holder_of(self._reader, trial),
-            curves=self._reader.trials.metric_histories(trial.trained, [*trial.metrics]),
-            attempts=attempts_of(self._reader.events.of_trial(found), trial),
-            log=log.decode("utf-8", "replace"),
+            curves=curves,
+            attempts=attempts_of(events, trial),
+            log=last_lines(log, LINES).decode("utf-8", "replace"),
         )
 
 

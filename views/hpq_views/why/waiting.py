@@ -8,6 +8,7 @@ sweep, and serves the sweeps of their queue in turn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from hpq.access.session import Session
 from hpq.domain.budget import Owner
@@ -16,6 +17,7 @@ from hpq.domain.stored_state import Cause
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
+from hpq.store.round_trips import Question
 from hpq_views.analysis.limits import explain_limit
 from hpq_views.text.text import clean, size
 from hpq_views.why.able_workers import explain_no_worker
@@ -37,6 +39,16 @@ def explain_waiting(status: SweepStatus, session: Session | None = None) -> Noti
     return _first_reason(it.sweep, it.memory, it.owner, it.workers, it.ahead, session)
 
 
+def explain_no_start(status: SweepStatus, session: Session | None = None) -> Notice | None:
+    """Return why no trial of an open sweep starts, of which none runs; as `explain_waits`."""
+    sweep = status.sweep
+    if sweep.state is not SweepState.RUNNING:
+        return None
+    if sweep.counts.running and explain_full_server(status.memory) is None:
+        return None
+    return explain_waiting(status, session)
+
+
 def explain_waits(
     reader: StoreReader,
     sweeps: Sequence[SweepView],
@@ -47,13 +59,20 @@ def explain_waits(
 
     `workers` are the live ones of all queues, if they were read already.
     """
+    if not any(s.counts.waits for s in sweeps):
+        return {}
     waiting = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
-    memory = reader.server_memory() if any(s.counts.waits for s in sweeps) else None
+    stuck = [s for s in waiting if not s.counts.running]
+    questions: list[Question[Any]] = [
+        reader.memory_question(),
+        reader.owners.of_question({s.owner for s in stuck}),
+    ]
+    if workers is None and stuck:
+        questions.append(reader.workers.live_question())
+    memory, owners, *live = reader.ask(*questions)
+    workers = live[0] if live else workers or []
     if explain_full_server(memory) is None:  # it also concerns sweeps with running trials
-        waiting = [s for s in waiting if not s.counts.running]
-    if workers is None:
-        workers = reader.workers.live() if waiting else []
-    owners = reader.owners.of({s.owner for s in waiting})
+        waiting = stuck
 
     def explain(s: SweepView, ahead: Iterable[SweepView] = ()) -> Notice | None:
         return _first_reason(s, memory, owners.get(s.owner), workers, ahead, session)

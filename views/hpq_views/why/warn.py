@@ -9,10 +9,10 @@ from pathlib import Path
 from hpq.access.session import Session
 from hpq.code.signing import own_directory
 from hpq.code.snapshot import changed
-from hpq.domain.status import Worker
+from hpq.domain.status import SweepStatus, Worker
 from hpq.domain.sweep import SweepView
 from hpq.notice import Notice, print_message
-from hpq_views.why.waiting import explain_waits
+from hpq_views.why.waiting import explain_no_start
 
 _SHORT_S = 600.0  # no notice for trials of a shorter timeout: they lose little
 _LOSES = "a trial that loses its worker restarts from the beginning"
@@ -51,14 +51,15 @@ def explain_missing_store(
     return Notice("no-store", f"{what} {_LOSES}{kept}; {POD_STORE if in_pods else _REMEDY}")
 
 
-def print_if_no_store(session: Session, sweep: SweepView) -> None:
+def print_if_no_store(session: Session, status: SweepStatus) -> None:
     """Print the notice of `explain_missing_store`."""
+    sweep = status.sweep
     if session.is_private and not sweep.keep:
         return  # the next command is usually `hpq run`, which has a store
     is_set = bool(session.settings.store) or session.is_private
     reason = explain_missing_store(
         sweep,
-        session.reader.workers.live(sweep.queue),
+        status.workers,
         is_set_here=is_set,
         in_cluster=session.connection is not None,
     )
@@ -68,8 +69,8 @@ def print_if_no_store(session: Session, sweep: SweepView) -> None:
 
 def print_if_not_running(session: Session, sid: str) -> None:
     """Print why no live worker claims a sweep's trials soon, with the remedy."""
-    sweep = session.reader.sweeps.get(sid)
-    if reason := explain_waits(session.reader, [sweep], session).get(sid):
+    status = session.reader.status(sid, rows=0, top=0, recent=0)
+    if reason := explain_no_start(status, session):
         print_message(reason)
 
 

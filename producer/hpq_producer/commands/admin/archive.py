@@ -186,7 +186,7 @@ def _restore(session: Session, source: Path) -> Header:
     """Restore the sweep of a file."""
 
     def check(trials: int, weight: int) -> object:
-        return check_capacity(session, trials, weight=weight)
+        return check_capacity(session.reader.server_memory(), trials, weight=weight)
 
     finish_removals(session)
     return restore(session.context, source, check)

@@ -26,7 +26,7 @@ from hpq_views.analysis.pareto_front import Front, place_of
 from hpq_views.analysis.rank_results import Standings
 from hpq_views.analysis.selection import read_front
 from hpq_views.analysis.trial_row import TrialRow
-from hpq_views.command_output.logs import read_log
+from hpq_views.command_output.logs import last_lines
 from hpq_views.command_output.provenance import provenance_record, write_code
 from hpq_views.command_output.show import shown_metrics, sweep_lines, trial_lines
 from hpq_views.stored_files import holder_of
@@ -142,28 +142,37 @@ def _signed(settings: Settings, sweep: SweepView) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TrialInFull:
-    """A trial with what `hpq show` prints of it beside its log."""
+    """A trial with what `hpq show` prints of it."""
 
     trial: TrialView
     front: Front | None  # of several metrics
     curves: Mapping[str, Sequence[Point]]
     attempts: Sequence[Attempt]
     ran_on: Params
+    log: bytes
 
 
 def _read_trial(reader: StoreReader, found: TrialId, sweep: SweepView) -> _TrialInFull:
     trial = reader.trials.get(found)
-    curves = reader.trials.metric_histories(trial.trained, shown_metrics(trial, sweep))
-    ran_on = reader.sweeps.provenance(trial.provenance)
-    front = read_front(reader, [sweep]) if sweep.objectives else None
-    standing = (
-        Standings(sweep=sweep, order=(), front=front).of(found.number)
-        if front
-        else reader.ranking.standing(sweep, found.number)
+    curves, ran_on, standing, events, (log, _) = reader.ask(
+        reader.trials.histories_question(trial.trained, shown_metrics(trial, sweep)),
+        reader.sweeps.provenance_question(trial.provenance),
+        reader.ranking.standing_question(sweep, found.number),
+        reader.events.of_trials_question([found]),
+        reader.trials.log_question(trial.trained),
     )
+    front = read_front(reader, [sweep]) if sweep.objectives else None
+    if front:
+        standing = Standings(sweep=sweep, order=(), front=front).of(found.number)
     trial = replace(trial, standing=standing)
-    attempts = attempts_of(reader.events.of_trial(found), trial)
-    return _TrialInFull(trial=trial, front=front, curves=curves, attempts=attempts, ran_on=ran_on)
+    return _TrialInFull(
+        trial=trial,
+        front=front,
+        curves=curves,
+        attempts=attempts_of(events, trial),
+        ran_on=ran_on,
+        log=log,
+    )
 
 
 def _show_trial(reader: StoreReader, found: TrialId, sweep: SweepView, output: Format) -> None:
@@ -171,12 +180,11 @@ def _show_trial(reader: StoreReader, found: TrialId, sweep: SweepView, output: F
         return show_data(trial_in_full(reader, found, sweep), output)
     read = _read_trial(reader, found, sweep)
     trial = read.trial
-    log, _ = read_log(reader, trial.trained, _TAIL)
     lines = trial_lines(
         TrialRow(trial=trial, sweep=sweep),
         read.curves,
         read.ran_on,
-        log.decode("utf-8", "replace"),
+        last_lines(read.log, _TAIL).decode("utf-8", "replace"),
         attempts=read.attempts,
         place=place_of(sweep, read.front, trial) if read.front else "",
         holder=holder_of(reader, trial),

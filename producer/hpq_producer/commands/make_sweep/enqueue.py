@@ -13,7 +13,7 @@ from hpq.access.session import Session, open_session
 from hpq.code.command import interpreter, is_in_users_directory
 from hpq.code.editable import editable_installs
 from hpq.domain.sweep import Launch, SweepState, SweepView
-from hpq.notice import print_message, warn
+from hpq.notice import Notice, print_message, warn
 from hpq_producer.actions.set_limits import check_tags
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.make_sweep.enqueue_options import EnqueueOptions, enqueue_options
@@ -21,11 +21,12 @@ from hpq_producer.enqueue.code_discovery import DiscoveredCode
 from hpq_producer.enqueue.enqueue_sweep import Enqueued, enqueue_sweep
 from hpq_producer.enqueue.prepare import PreparedSweep, missing_samplers
 from hpq_views.analysis.early_termination import describe_target
-from hpq_views.command_output.sweep_table import read_state_word
+from hpq_views.analysis.output_records import state_word
 from hpq_views.text.console import progress_bar
 from hpq_views.text.output import Format, show_data
 from hpq_views.text.text import clean, first_of, size, trials_of
-from hpq_views.why.warn import print_if_no_store, print_if_not_running
+from hpq_views.why.waiting import explain_no_start
+from hpq_views.why.warn import print_if_no_store
 
 _NO_METRIC = (
     "the file has no metric, so hpq cannot rank the trials; add metric: {name: val_loss,"
@@ -143,13 +144,13 @@ def print_owner_and_name(session: Session, sweep: SweepView, name: str) -> None:
         )
 
 
-def _print_existing(session: Session, sweep: SweepView, reuse: bool) -> None:
+def _print_existing(sweep: SweepView, why: Notice | None, reuse: bool) -> None:
     """Print that an identical sweep exists, and which option creates another."""
     remedy = "--new starts another copy"
     if reuse:
         remedy = "--new --reuse starts another copy with the older results"
     print_message(
-        f"this sweep exists: {sweep.id} ({read_state_word(session, sweep)}, {_size(sweep)}) has the"
+        f"this sweep exists: {sweep.id} ({state_word(sweep, why)}, {_size(sweep)}) has the"
         f" same file, seed and code; nothing added. {remedy}"
     )
 
@@ -180,25 +181,25 @@ def _report(
     output: Format,
 ) -> None:
     """Print what was enqueued: data on stdout, the rest on stderr."""
-    sweep = session.reader.sweeps.get(done.sid)
+    status = session.reader.status(done.sid, rows=0, top=0, recent=0)
+    sweep, why = status.sweep, explain_no_start(status, session)
     if output.is_data:
-        return show_data(enqueued_record(session, done, sweep), output)
+        return show_data(enqueued_record(done, sweep, why), output)
     if done.is_new:
         print_enqueued(session, done, sweep, prepared)
-        print_if_no_store(session, sweep)
+        print_if_no_store(session, status)
     else:
-        _print_existing(session, sweep, options.reuse)
+        _print_existing(sweep, why, options.reuse)
         print_owner_and_name(session, sweep, prepared.spec.name)
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         print_message(f"{sweep.id} is {sweep.state}; `{sweep.resumed_by}` continues it")
-    else:
-        print_if_not_running(session, sweep.id)
+    elif why:
+        print_message(why)
     print(sweep.id)
 
 
-def enqueued_record(session: Session, done: Enqueued, sweep: SweepView) -> dict[str, object]:
+def enqueued_record(done: Enqueued, sweep: SweepView, why: Notice | None) -> dict[str, object]:
     """Return what was enqueued as data; `planned` counts trials that are suggested later, too."""
     counts = {"new": done.is_new, "trials": done.trials, "reused": done.reused}
     planned = None if sweep.counts.is_open_ended else int(sweep.counts.progress[1])
-    state = read_state_word(session, sweep)
-    return {"sweep": sweep.id, **counts, "planned": planned, "state": state}
+    return {"sweep": sweep.id, **counts, "planned": planned, "state": state_word(sweep, why)}

@@ -35,6 +35,7 @@ from hpq_views.command_output.logs import log_text
 from hpq_views.follow import wait_until_over
 from hpq_views.targets import find_target, find_trial, owned_sweep
 from hpq_views.watch.event_log import lines_since
+from hpq_views.why.waiting import explain_no_start
 
 _SETS = 5  # parameter sets of a plan
 _EVENTS = 100  # that one answer may have
@@ -192,7 +193,8 @@ class Tools:
             done = enqueue_sweep(
                 session, prepared, warn=lambda line: warnings.append({"message": line})
             )
-            record = enqueued_record(session, done, session.reader.sweeps.get(done.sid))
+            status = session.reader.status(done.sid, rows=0, top=0, recent=0)
+            record = enqueued_record(done, status.sweep, explain_no_start(status, session))
         record["warnings"] = warnings
         return answer.fitted(record, "plan has all warnings")
 
