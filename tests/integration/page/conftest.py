@@ -123,9 +123,11 @@ class Served:
         connection = http.client.HTTPConnection(host, there.port, timeout=DEADLINE_S)
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
-        found = answer.status, dict(answer.getheaders()), answer.read().decode()
+        sent, received = answer.read(), dict(answer.getheaders())
         connection.close()
-        return found
+        if headers.get("Accept-Encoding") and received.get("content-encoding") == "gzip":
+            sent = gzip.decompress(sent)
+        return answer.status, received, sent.decode()
 
     def changes(self, sid: str, since: object) -> Any:
         """Poll as a tab does; return the status if no JSON came."""

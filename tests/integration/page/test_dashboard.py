@@ -61,6 +61,29 @@ def report(store: TrialStore, who: WorkerPresence) -> Callable[..., None]:
     return send
 
 
+def test_pages_and_patches_are_compressed_if_the_browser_accepts_that(
+    serve, sweep_of, store, who, environ, tmp_path, keys, redis
+) -> None:
+    environ["HPQ_STORE"] = str(tmp_path / "store")
+    shelf, sid = Shelf(tmp_path / "store", redis, keys), sweep_of(2).id
+    served, claim = serve(), take(store, who, "a")
+    end(store, claim, 0.5, artifacts=shelf.artifacts(claim))
+    since = served.moment(sid)
+    end(store, take(store, who, "b"), 0.6)
+    served.patch(sid, since)
+    for path in ("/", f"/sweep/{sid}", f"/sweep/{sid}/changes?since={since}", f"/sweep/{sid}/1"):
+        _, plain, text = served.get(path)
+        assert "content-encoding" not in plain and plain["vary"] == "Accept-Encoding", path
+        refusing = {"Accept-Encoding": "gzip;q=0, br"}
+        assert "content-encoding" not in served.get(path, **refusing)[1], path
+        _, packed, same = served.get(path, **{"Accept-Encoding": "br, gzip"})
+        assert packed["content-encoding"] == "gzip", path
+        assert same[:5] == text[:5], path
+        assert int(packed["content-length"]) < int(plain["content-length"]) * 0.8, path
+    file = f"/sweep/{sid}/1/file/file"  # which may be large, and is often compressed already
+    assert "content-encoding" not in served.get(file, **{"Accept-Encoding": "gzip"})[1]
+
+
 def test_a_trial_has_its_log_a_file_and_its_curves_at_addresses_of_their_own(
     serve, environ, tmp_path, sweep_of, store, who, keys, redis
 ) -> None:

@@ -41,6 +41,7 @@ from hpq.redis.client import explain, short_reason
 from hpq_views.command_output.logs import read_log
 from hpq_views.command_output.sweep_table import COLUMNS, read_sweeps
 from hpq_views.page.clicks import Actions
+from hpq_views.page.compress import compressed
 from hpq_views.page.curve_reads import read_more
 from hpq_views.page.curves import pack_curves, points_of
 from hpq_views.page.live import Listing, LiveSweep, Polled
@@ -117,16 +118,19 @@ class Dashboard:
             "/sweep/{sid}": self._sweep,
             _TRIAL: self._trial,
             f"{_TRIAL}/log": self._log,
-            f"{_TRIAL}/file/{{name:path}}": self._file,
             "/curves/{sid}": self._curves,
             "/table/{sid}": self._table,
+        }
+        others = {
+            f"{_TRIAL}/file/{{name:path}}": self._file,
             "/plotly.js": lambda _: _library(plotly_gzip()),
             "/uplot.js": lambda _: _library(uplot_gzip()),
             "/livez": lambda _: PlainTextResponse("ok\n"),
         }
+        routes = {path: partial(compressed, page) for path, page in pages.items()} | others
         act = Route("/sweep/{sid}/act", self._actions.answer, methods=["POST"])
         return Starlette(
-            routes=[act, *(Route(path, page) for path, page in pages.items())],
+            routes=[act, *(Route(path, page) for path, page in routes.items())],
             middleware=[Middleware(BaseHTTPMiddleware, dispatch=self._checked)],
             exception_handlers={RedisError: self._failure, HpqError: self._failure},
         )
