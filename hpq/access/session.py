@@ -33,10 +33,10 @@ from hpq.private_server.keeper import QUIET_S
 from hpq.redis import tls
 from hpq.redis.client import FIRST_S, connect, guard, usable_version, wait_patiently
 from hpq.redis.credentials import FILE_SCHEME, redact
+from hpq.redis.round_trips import Question
 from hpq.settings import Settings, read, unknown_settings
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.round_trips import Question
 from hpq.store.scripts import StoreContext
 from hpq.store.sweep_reader import SweepReader
 from hpq.store.worker_reader import info_question

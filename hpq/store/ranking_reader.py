@@ -13,9 +13,9 @@ from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import ReplicateGroup, Standing, TrialId, TrialView
 from hpq.errors import DecodeError
 from hpq.redis.damage import answered
+from hpq.redis.round_trips import Question, ask, together
 from hpq.search.replicates import first_of_set, set_of
 from hpq.store.keys import Keys
-from hpq.store.round_trips import Question, ask, together
 from hpq.store.trial_reader import TrialReader
 from hpq.store.wire.fields import count, decoding, real, trial_numbers
 

@@ -16,11 +16,10 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId
 from hpq.domain.usage import UsageCurves
 from hpq.redis.damage import answered
-from hpq.store.audit_reader import AuditReader
-from hpq.store.events import EventReader
+from hpq.redis.round_trips import Question, ask, together
+from hpq.store.events import AuditReader, EventReader
 from hpq.store.keys import Keys
 from hpq.store.ranking_reader import RankingReader
-from hpq.store.round_trips import Question, ask, together
 from hpq.store.sweep_reader import SweepReader
 from hpq.store.trial_reader import TrialReader
 from hpq.store.wire.fields import decoding, moment, trial_numbers

@@ -15,8 +15,8 @@ from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import Params, TrialId
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.redis.damage import answered
+from hpq.redis.round_trips import Question, ask
 from hpq.store.keys import Keys
-from hpq.store.round_trips import Question, ask
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import decoding, mapping, moment, sweep_id, trial_numbers

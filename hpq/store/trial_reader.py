@@ -21,8 +21,8 @@ from hpq.domain.trial import (
 )
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.redis.damage import answered
+from hpq.redis.round_trips import Question, ask
 from hpq.store.keys import Keys
-from hpq.store.round_trips import Question, ask
 from hpq.store.wire import row as row_codec
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import decoding, trial_numbers

@@ -17,8 +17,8 @@ from hpq.domain.status import Fleet, ServerMemory, Worker
 from hpq.errors import DecodeError
 from hpq.notice import Notice
 from hpq.redis.damage import answered
+from hpq.redis.round_trips import Question, ask, together
 from hpq.store.keys import Keys
-from hpq.store.round_trips import Question, ask, together
 from hpq.store.wire.fields import Reader, Row, decoding, loads, mapping, real, whole
 
 SILENT = 0.5  # of a lease without a heartbeat: heartbeats are a sixth of a lease apart

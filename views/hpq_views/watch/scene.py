@@ -16,9 +16,9 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Point, TrialId, TrialView
 from hpq.errors import NotFound
 from hpq.notice import Notice
+from hpq.redis.round_trips import Question, together
 from hpq.search.replicates import first_of_set
 from hpq.store.reader import StoreReader
-from hpq.store.round_trips import Question, together
 from hpq_views.analysis.history import Attempt, attempts_of
 from hpq_views.analysis.pareto_front import Front, averaged
 from hpq_views.analysis.rank_results import read_standings

@@ -16,8 +16,8 @@ from hpq.domain.status import ServerMemory, SweepStatus, Worker
 from hpq.domain.stored_state import Cause
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.notice import Notice
+from hpq.redis.round_trips import Question
 from hpq.store.reader import StoreReader
-from hpq.store.round_trips import Question
 from hpq_views.analysis.limits import explain_limit
 from hpq_views.text.text import clean, size
 from hpq_views.why.able_workers import explain_no_worker
