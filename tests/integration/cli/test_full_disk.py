@@ -64,10 +64,13 @@ def test_a_disk_that_is_full_is_told_where_people_look(
             ours.ping()  # of redis-py's check of an idle connection
         why = explain_full_server(server_memory(redis))  # as a watch that was open before says
         assert why and why.code == "redis-disk-full"
-    for words in (["ls"], ["pause"], ["watch", "--once"]):
+    told = hpq("pause", **here)
+    refused(told, "redis-disk-full", "File too large", exit=3)
+    assert told.stderr.count("\n") == 1
+    for words in (["ls"], ["watch", "--once"]):  # what only reads still answers
         told = hpq(*words, **here)
-        refused(told, "redis-disk-full", "File too large", exit=3)
-        assert told.stderr.count("\n") == 1
+        assert told.returncode == 0, told.stderr
+        assert "cannot write to its disk" in told.stdout + told.stderr, told
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
     with Redis(unix_socket_path=str(socket)) as redis:
         while True:

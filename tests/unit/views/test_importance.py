@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.stored_state import StoredState
-from hpq.domain.sweep import Goal, Launch, Metric, SweepView
+from hpq.domain.sweep import Counts, Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Json
+from hpq_views.analysis import importance
 from hpq_views.analysis.importance import UNCLEAR, Importance, Share, importance_of
 from tests.support.libraries import needs
 
@@ -106,6 +109,41 @@ def test_a_damaged_file_of_a_kept_answer_is_replaced(tmp_path: Path) -> None:
         assert importance_of(sweep, rows, values, tmp_path) == found
         assert file.read_text() == whole
     assert importance_of(sweep, rows, values, tmp_path / "file" / "in") == found
+
+
+def test_an_answer_for_a_running_sweep_serves_until_a_quarter_more_results_or_ten_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(3)
+    rows = [_lr_dominates(rng) for _ in range(30)]
+    values = [_accuracy(row) for row in rows]
+    sweep = replace(_sweep("lr", "width"), counts=Counts(running=1))
+    first = importance_of(sweep, rows[:20], values[:20], tmp_path)
+    assert first.shares
+
+    def lagging(count: int, of: SweepView = sweep, *, may_lag: bool = True) -> Importance:
+        return importance_of(of, rows[:count], values[:count], tmp_path, may_lag=may_lag)
+
+    def no_library(name: str) -> None:
+        raise ImportError(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(importance, "import_module", no_library)
+        assert lagging(20) == first
+        assert lagging(25) == replace(first, newer=5)
+        assert lagging(25).verdict.endswith("20 trials; 5 newer not counted")
+        over = replace(sweep, counts=Counts(finished=25))
+        others = (
+            lagging(26),
+            lagging(25, may_lag=False),
+            lagging(25, over),
+            lagging(25, replace(sweep, varying=("lr", "width", "x"))),
+        )
+        assert not any(one.shares for one in others)
+        (file,) = tmp_path.glob("importance/*")
+        os.utime(file, (0, time.time() - 601))
+        assert not lagging(25).shares
+    assert lagging(25).newer == 0
 
 
 def test_an_absent_value_is_a_level_and_constants_are_left_out() -> None:

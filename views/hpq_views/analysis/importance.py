@@ -3,17 +3,18 @@
 A forest of 100 trees predicts the rank of each trial from the trees that did not train on it. A
 parameter is important if shuffling its values makes these predictions worse. Terminal, page and
 Python API show the numbers of `importance_of`, which imports scikit-learn: seconds, so that the
-answer for an ended sweep is kept in a file. The file names the results that it rests on: a retry
-makes it void.
+answer is kept in a file. The file names the results that it rests on: a retry makes it void. While
+a sweep runs, a summary shows an answer that lacks few of its results, and says so.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from importlib import import_module
 from itertools import accumulate
@@ -37,6 +38,7 @@ _MOST_SETS = 2_000  # a sample of more takes seconds and changes nothing
 # to 88 % of the intervals contained the truth in 80 simulated sweeps; with this factor, 90 to 95 %.
 _WIDER = 1.5
 _NEXT_TO_NOTHING = 0.02
+_MOST_NEWER, _OLDEST_S = 0.25, 600.0  # of an answer for a running sweep that is shown again
 _MANY_WORDS = 30  # a parameter with more texts names trials, not choices
 
 
@@ -71,7 +73,8 @@ class Importance:
     """The shares, largest first; none if too few trials, or too much noise (`why_none`).
 
     `r2` is the share of the variance that out-of-bag predictions explain. `looked` says where an
-    adaptive sampler drew its later sets, on which alone the shares rest.
+    adaptive sampler drew its later sets, on which alone the shares rest. `newer` sets have had a
+    result since.
     """
 
     sets: int
@@ -82,6 +85,7 @@ class Importance:
     looked: str = ""
     noun: str = "trial"  # what a set is called: with replicates, a setting
     results: int = 0  # of which sets with equal parameters are one, by their mean
+    newer: int = 0
 
     def of_param(self, name: str) -> Share | None:
         """Return the share of a parameter; None if it is unknown."""
@@ -107,8 +111,9 @@ class Importance:
 
     @property
     def verdict(self) -> str:
-        """`answer`, and on what it rests: `…; R² 0.85 on 64 trials`."""
-        return "; ".join(filter(None, (self.answer, self.rests)))
+        """`answer`, and on what it rests: `…; R² 0.85 on 64 trials; 3 newer not counted`."""
+        newer = f"{self.newer:,} newer not counted" if self.newer else ""
+        return "; ".join(filter(None, (self.answer, self.rests, newer)))
 
     @property
     def rests(self) -> str:
@@ -144,11 +149,14 @@ def importance_of(
     sets: Sequence[Params],
     objectives: Sequence[float],
     cache: Path | None = None,
+    *,
+    may_lag: bool = False,
 ) -> Importance:
     """Compute the importance of each parameter that varies.
 
     `sets` hold the leaves by dotted name; equal ones (replicates) are averaged. `cache` is the
-    directory that keeps the answer for an ended sweep.
+    directory that keeps the answer. If it `may_lag`, the last answer serves while the sweep runs:
+    at most ten minutes, and until a quarter more of its results are there.
     """
     merged: dict[str, tuple[Params, list[float]]] = {}
     for params, objective in zip(sets, objectives, strict=True):
@@ -165,14 +173,15 @@ def importance_of(
     varying = {name: column for name, column in columns.items() if column}
     if count < MIN_SETS or len(varying) < 2:  # one parameter always explains all
         return Importance(sets=count, why_none=f"not computed: {_why_none(sweep, count)}")
-    file, digest = None, ""
-    if cache is not None and sweep.state.is_over:
+    file, basis, digest = None, "", ""
+    if cache is not None:
         metrics = [metric.name for metric in sweep.objectives]
         place = metrics.index(sweep.metric.name) if metrics and sweep.metric else 0
         file = cache / "importance" / f"{sweep.id}{f'.{place}' if place else ''}.json"
-        basis = (__version__, _noun(sweep), sweep.varying, sweep.method, sweep.sampler)
-        digest = _digest_of([*basis, *merged.items()])
-        if known := _kept(file, digest):
+        of = (__version__, _noun(sweep), sweep.varying, sweep.method, sweep.sampler)
+        basis, digest = _digest_of(of), _digest_of([*of, *merged.items()])
+        known = _kept(file, basis, digest, count)
+        if known and (not known.newer or (may_lag and not sweep.state.is_over)):
             return known
     try:
         numpy, forest = import_module("numpy"), import_module("sklearn.ensemble")
@@ -199,7 +208,7 @@ def importance_of(
             results=results,
         )
     if file is not None:
-        _keep(file, digest, found)
+        _keep(file, basis, digest, found)
     return found
 
 
@@ -210,19 +219,24 @@ def _digest_of(basis: Iterable[object]) -> str:
     return digest.hexdigest()
 
 
-def _kept(file: Path, digest: str) -> Importance | None:
-    """Return the answer in a file; None if there is none for these results."""
+def _kept(file: Path, basis: str, digest: str, count: int) -> Importance | None:
+    """Return the answer in a file for these results, or a recent one that lacks few of N."""
     with suppress(OSError, ValueError, LookupError, TypeError):
         record = json.loads(file.read_text("utf-8"))
+        shares = tuple(Share(**one) for one in record["found"].pop("shares"))
+        found = Importance(**record["found"], shares=shares)
         if record["digest"] == digest:
-            shares = tuple(Share(**one) for one in record["found"].pop("shares"))
-            return Importance(**record["found"], shares=shares)
+            return found
+        newer, age_s = count - found.of, time.time() - file.stat().st_mtime
+        is_recent = 0 < newer <= _MOST_NEWER * found.of and 0 <= age_s <= _OLDEST_S
+        return replace(found, newer=newer) if is_recent and record["basis"] == basis else None
     return None
 
 
-def _keep(file: Path, digest: str, found: Importance) -> None:
+def _keep(file: Path, basis: str, digest: str, found: Importance) -> None:
+    record = {"basis": basis, "digest": digest, "found": asdict(found)}
     with suppress(OSError):  # a full or read-only disk: it is computed again
-        replace_private(file, json.dumps({"digest": digest, "found": asdict(found)}).encode())
+        replace_private(file, json.dumps(record).encode())
 
 
 def _column(values: Sequence[Json]) -> list[list[float]] | None:

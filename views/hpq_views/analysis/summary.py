@@ -102,7 +102,8 @@ class SweepSummary:
     """
 
     sweep: SweepView
-    cache: Path | None = None  # the directory that keeps the importance of ended sweeps
+    cache: Path | None = None  # the directory that keeps the importance
+    may_lag: bool = False  # the importance of a running sweep may lack its newest results
     objectives: array[float] = field(default_factory=lambda: array("d"))
     results: array[float] = field(default_factory=lambda: array("d"))  # of finished trials
     reused: int = 0  # trials whose results were copied from older sweeps
@@ -243,7 +244,7 @@ class SweepSummary:
     def importance(self) -> Importance:
         """Which parameter matters."""
         sets, objectives = [s for s, *_ in self._sets], [o for _, o, _ in self._sets]
-        found = importance_of(self.sweep, sets, objectives, self.cache)
+        found = importance_of(self.sweep, sets, objectives, self.cache, may_lag=self.may_lag)
         is_drawn = len(sets) < len(self.objectives)
         return replace(found, of=len(self.objectives)) if is_drawn else found
 
@@ -264,10 +265,12 @@ class SweepSummary:
         return sorted((e for e in found if e), key=lambda e: -e.size)
 
 
-def summaries_of(sweep: SweepView, cache: Path | None = None) -> list[SweepSummary]:
+def summaries_of(
+    sweep: SweepView, cache: Path | None = None, *, may_lag: bool = False
+) -> list[SweepSummary]:
     """Return a summary without trials for each metric of a sweep, or for its objective."""
     views = [replace(sweep, metric=metric) for metric in sweep.objectives] or [sweep]
-    return [SweepSummary(view, cache) for view in views]
+    return [SweepSummary(view, cache, may_lag) for view in views]
 
 
 def effect(param: str, values: Sequence[Json], objectives: Sequence[float]) -> Effect | None:

@@ -228,7 +228,8 @@ def read_moment(session: Session, sweep: SweepView, top: int) -> SweepMoment:
     Raises:
         DecodeError: a trial, or the ranking of the sweep, cannot be read.
     """
-    summaries, reader = summaries_of(sweep, session.settings.cache), session.reader
+    reader = session.reader
+    summaries = summaries_of(sweep, session.settings.cache, may_lag=True)
     reader.ranking.numbers(sweep, 1)  # an unreadable one is an error, as of `best`
 
     def added() -> Iterator[TrialView]:
