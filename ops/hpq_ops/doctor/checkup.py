@@ -20,6 +20,7 @@ from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
 from hpq.error_codes import Code, ExitCode
 from hpq.errors import DataMissing, HpqError, SettingsError
+from hpq.extras import install_command
 from hpq.filestore.stores import free_bytes, location, low_disk, open_files
 from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.redis.acl import DEFAULT_OFF, ROLES, person_of
@@ -256,7 +257,7 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
         yield note(
             "no-torch",
             "torch is not installed here: built-in trainers cannot run on this machine",
-            "pip install torch torchvision numpy pillow scikit-learn",
+            install_command("torch torchvision numpy pillow scikit-learn"),
         )
     if mismatch := cuda_mismatch():
         yield poor(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -221,6 +222,14 @@ def test_a_service_of_apprise_is_told_and_an_unknown_one_is_refused(
     one.close()
     with raises("setting-invalid"):
         Notices(Settings(notify="nosuch://host"), reader, store)
+
+
+def test_without_apprise_the_error_names_the_interpreter(
+    reader: StoreReader, store: TrialStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    with raises("extra-missing", f"{sys.executable} -m pip install apprise"):
+        Notices(Settings(notify="json://host"), reader, store)
 
 
 def test_a_notice_that_failed_is_tried_again_though_its_worker_exits(

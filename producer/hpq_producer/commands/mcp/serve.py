@@ -69,10 +69,10 @@ def _server(place: Path, may_write: bool) -> Any:
     Raises:
         UserError: the SDK is not installed.
     """
-    sdk = library("mcp.server", "hpq mcp", "'hpq[mcp]'")
-    types = library("mcp.types", "hpq mcp", "'hpq[mcp]'")
-    makes = library("mcp.server.mcpserver.tools", "hpq mcp", "'hpq[mcp]'").Tool.from_function
-    exceptions = library("mcp.server.mcpserver.exceptions", "hpq mcp", "'hpq[mcp]'")
+    sdk = library("mcp.server", "hpq mcp", "mcp")
+    types = library("mcp.types", "hpq mcp", "mcp")
+    makes = library("mcp.server.mcpserver.tools", "hpq mcp", "mcp").Tool.from_function
+    exceptions = library("mcp.server.mcpserver.exceptions", "hpq mcp", "mcp")
     rejection, crash = exceptions.ToolError, exceptions.UnexpectedToolError
     base: Any = sdk.MCPServer
     # Here, since they load the rules of sweep files.
