@@ -9,9 +9,11 @@ from threading import Thread
 
 import pytest
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import SweepView
+from hpq.redis.round_trips import Question, ask, together
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_views.text.style import TerminalInfo
@@ -27,6 +29,36 @@ MakeSweep = Callable[..., SweepView]
 
 SIZE = TerminalInfo(columns=80, rows=24)
 SESSION = 3  # connect, log in, the server's version and whether it lost data
+
+
+def test_questions_take_as_many_round_trips_as_the_longest_and_keep_their_answers_apart(
+    redis: Redis,
+) -> None:
+    redis.mset({"a": "1", "b": "2", "c": "3"})
+
+    def values(*names: str) -> Question[list[object]]:
+        found = []
+        for name in names:
+            (answer,) = yield lambda pipe, name=name: pipe.get(name)
+            found.append(answer)
+        return found
+
+    def nothing() -> Question[str]:
+        yield from ()
+        return "nothing"
+
+    def wrong() -> Question[object]:
+        first, second = yield lambda pipe: (pipe.lpush("a", "x"), pipe.get("a"))
+        return [type(first), second]
+
+    redis.ping()
+    with counted() as trips:
+        found = ask(redis, together(values("a", "b", "c"), nothing(), wrong(), values("c")))
+    assert found == [[b"1", b"2", b"3"], "nothing", [ResponseError, b"1"], [b"3"]]
+    assert trips.count == 3
+    with counted() as trips:
+        assert ask(redis, together(nothing(), together())) == ["nothing", []]
+    assert trips.count == 0
 
 
 def test_a_session_connects_once(desk: Desk, redis: Redis) -> None:
