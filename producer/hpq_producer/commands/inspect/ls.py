@@ -41,7 +41,8 @@ def ls(
     """List sweeps, newest first.
 
     `ended` is how many trials ended, of those that will: cancelled ones are in neither. A sweep is
-    `waiting` while none of its trials runs or starts: no worker can, or others run first.
+    `waiting` while none of its trials runs or starts: no worker can, or others run first. Names and
+    tags of runs (`wandb.init`) are of trials: hpq results SWEEP --where 'base in tags'.
 
     Examples:
       hpq ls --where 'state in [running, waiting]'
