@@ -107,9 +107,7 @@ class Metric:
 
     def better(self, a: float, b: float) -> bool:
         """Return whether a is better than b; NaN is never better."""
-        if a != a:
-            return False
-        return b != b or (a < b if self.goal is Goal.MINIMIZE else a > b)
+        return a == a and (b != b or (a < b if self.goal is Goal.MINIMIZE else a > b))
 
 
 def is_same_metric(one: Metric | None, other: Metric | None) -> bool:
@@ -318,6 +316,7 @@ class SweepView(RunnableSweep):
     outside: frozenset[int] = frozenset()  # numbers of added trials outside the sweep's space
     tags: tuple[str, ...] = ()
     note: str = ""  # what users write about it
+    run_tags: tuple[str, ...] = ()  # of runs (`tags=` of wandb.init), in the order of first use
     run_project: str = ""  # of the first run whose script names one (`project=` of wandb.init)
     stored: StoredState = StoredState.OPEN
     why: Hold | TargetReached | None = None  # of a sweep that is held, or that its target stopped

@@ -172,6 +172,7 @@ def decode_sweep(
         tags=r.parse("tags", (), _names),
         note=r.text("note"),
         run_project=r.text("run_project"),
+        run_tags=tuple(filter(None, r.text("run_tags").split("\n"))),
         stored=_decode_state(r),
         why=r.parse("why", None, _decode_why),
         budget=_decode_budget(r),

@@ -96,8 +96,16 @@ def test_what_is_no_list_of_texts_is_refused(hpq, named: str, wrong: str) -> Non
 
 def test_the_project_of_its_runs_is_the_sweeps(hpq, named: str) -> None:
     head, *rows = words(hpq("ls").stdout)
-    assert "project" in head and [row[-1] for row in rows if row[0] == named] == ["vision"]
+    assert "project" in head and ["vision" in row for row in rows if row[0] == named] == [True]
     assert "project" not in words(hpq("ls", "--where", "id == 'plain-00000'").stdout)[0]
     [found] = json.loads(hpq("ls", "--where", "project == vision", "--json").stdout)
     assert found["id"] == named
     assert ["project", "vision"] in words(hpq("show", named).stdout)
+
+
+def test_the_list_has_the_tags_of_runs_and_finds_sweeps_by_them(hpq, named: str) -> None:
+    [row] = [line for line in hpq("ls").stdout.splitlines() if line.startswith(named)]
+    assert row.endswith("base two words")
+    for words_ in (("--tag", "base"), ("--where", "base in run_tags")):
+        assert [one["id"] for one in json.loads(hpq("ls", *words_, "--json").stdout)] == [named]
+    assert json.loads(hpq("ls", "--tag", "other", "--json").stdout) == []

@@ -31,10 +31,10 @@ from hpq_views.analysis.eta import TimeLeft
 from hpq_views.analysis.history import Attempt
 
 HISTORY_COLUMNS = ("trial", "attempt", "step", "metric", "value", "received")
-# Of `sweep_record`, of sweeps that have a budget, or a target that was reached.
+# Of `sweep_record`, of sweeps that have a budget, a reached target, or runs with tags.
 OPTIONAL_FIELDS = tuple(
-    "stopped budget.gpu_hours budget.used_hours budget.wasted_hours budget.until reached.trial"
-    " reached.value reached.target".split()
+    "stopped run_tags budget.gpu_hours budget.used_hours budget.wasted_hours budget.until"
+    " reached.trial reached.value reached.target".split()
 )
 WAITING = "waiting"  # a sweep that runs, but of which no worker claims a trial
 
@@ -88,6 +88,7 @@ def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> di
         "priority": sweep.priority,
         "replicates": sweep.replicates,
         "tags": list(sweep.tags),
+        **({"run_tags": list(sweep.run_tags)} if sweep.run_tags else {}),
         "note": sweep.note,
         **budget_record(sweep.budget),
         **({"files_not_stored": sweep.unstored} if sweep.unstored else {}),

@@ -80,6 +80,7 @@ def sweep_lines(
             "replicates": str(sweep.replicates) if sweep.replicates > 1 else "",
             "project": sweep.project,
             "tags": " ".join(sweep.tags),
+            "tags of runs": " ".join(sweep.run_tags),
             "note": sweep.note,
             "description": str(sweep.spec.get("description", "")),
             "priority": str(sweep.priority or ""),

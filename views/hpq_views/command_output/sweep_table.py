@@ -103,5 +103,5 @@ def sweep_row(
         Span(clean(one.owner)),
         Span(clean(one.queue)),
         Span(clean(one.project)),
-        Span(clean(" ".join(one.tags))),
+        Span(clean(" ".join(dict.fromkeys((*one.tags, *one.run_tags))))),
     ]

@@ -3,6 +3,7 @@
 
 local LOG_BYTES = 1048576
 local ORDER_BYTES = 20000
+local TAG_BYTES = 1000
 local ENTRY = '<dIIc0'  -- of a packed log: ms, sequence, length, bytes (hpq/store/wire/trial.py)
 local ENTRY_HEAD = 16    -- bytes of an entry before its own
 local PAGE = 100
@@ -127,26 +128,34 @@ local function take_checkpoint(t, batch)
   set(t, 'checkpoint_step', batch.checkpoint_step)
 end
 
--- What the script set beside numbers. The first project that a run names is the sweep's.
+-- Adds the lines that a field of the sweep lacks, while it has fewer bytes than `most`.
+local function add_lines(s, field, lines, most)
+  local known = '\n' .. (s[field] or '')
+  local before = #known
+  for line in string.gmatch(lines, '[^\n]+') do
+    local is_known = string.find(known, '\n' .. line .. '\n', 1, true)
+    if not is_known and #known < most then known = known .. line .. '\n' end
+  end
+  if #known > before then set(s, field, string.sub(known, 2)) end
+end
+
+-- What the script set beside numbers. The first project that a run names is the sweep's, and the sweep has the
+-- tags of all runs.
 local function take_run_info(s, t, info)
   set(t, 'run_info', info)
   local is_json, found = pcall(cjson.decode, info)
-  local project = is_json and type(found) == 'table' and found.project
-  if type(project) == 'string' and project ~= '' and not is_set(also(s, 'run_project').run_project) then
-    set(s, 'run_project', project)
+  if not is_json or type(found) ~= 'table' then return end
+  also(s, 'run_project', 'run_tags')
+  if type(found.project) == 'string' and found.project ~= '' and not is_set(s.run_project) then
+    set(s, 'run_project', found.project)
+  end
+  for _, tag in ipairs(type(found.tags) == 'table' and found.tags or {}) do
+    if type(tag) == 'string' then add_lines(s, 'run_tags', tag, TAG_BYTES) end
   end
 end
 
 -- The metrics of a sweep in the order in which its trials first reported them, a line each.
-local function take_metric_order(s, names)
-  local known = '\n' .. (s.metric_order or '')
-  local before = #known
-  for name in string.gmatch(names, '[^\n]+') do
-    local is_known = string.find(known, '\n' .. name .. '\n', 1, true)
-    if not is_known and #known < ORDER_BYTES then known = known .. name .. '\n' end
-  end
-  if #known > before then set(s, 'metric_order', string.sub(known, 2)) end
-end
+local function take_metric_order(s, names) add_lines(s, 'metric_order', names, ORDER_BYTES) end
 
 -- Why files of a trial are in no store, or '' once they are: a sweep has the number of such trials, and
 -- the reason of the last one.

@@ -34,15 +34,17 @@ from hpq_views.why.waiting import explain_waits
 def ls(
     n: Annotated[int, Option("-n", min=1, help="Number of sweeps.")] = 20,
     everything: Annotated[bool, Option("--all", "-a", help="List all sweeps.")] = False,
-    tag: Annotated[str | None, Option(help="List only sweeps with this tag.")] = None,
+    tag: Annotated[
+        str | None, Option(help="List only sweeps with this tag, or with a run that has it.")
+    ] = None,
     where: WhereSweep = None,
     output: Output = Format.TABLE,
 ) -> None:
     """List sweeps, newest first.
 
     `ended` is how many trials ended, of those that will: cancelled ones are in neither. A sweep is
-    `waiting` while none of its trials runs or starts: no worker can, or others run first. Names and
-    tags of runs (`wandb.init`) are of trials: hpq results SWEEP --where 'base in tags'.
+    `waiting` while none of its trials runs or starts: no worker can, or others run first. The tags
+    of its runs (`wandb.init`) are beside its own; names of runs: hpq results SWEEP.
 
     Examples:
       hpq ls --where 'state in [running, waiting]'
@@ -142,7 +144,7 @@ def _picked(
     where: Filter | None,
 ) -> list[SweepView]:
     """Return the sweeps with the tag that match the expression; its names are those of -o json."""
-    found = [sweep for sweep in sweeps if tag is None or tag in sweep.tags]
+    found = [sweep for sweep in sweeps if tag is None or tag in (*sweep.tags, *sweep.run_tags)]
     if where is None:
         return found
     records = [_record(sweep, best, waits) for sweep in found]
