@@ -72,7 +72,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "best": (
             "hpq_producer.commands.inspect.best",
-            "Print the best parameters; --confirm trains them again",
+            "Print the best parameters; --confirm queues them again",
         ),
         "get": ("hpq_producer.commands.inspect.get", "Download a trial's file"),
         "dashboard": (
