@@ -265,3 +265,16 @@ def test_an_outage_after_the_training_costs_its_owner_nothing(
     store.commit(one, Outcome(state=TrialState.FINISHED, objective=1.0, ran_ms=HOUR))
     assert reader.owners.of(["ann"])["ann"].gpu_hours == pytest.approx(2, abs=0.01)
     assert int(redis.hget(keys.sweep("a-00000"), "spent_ms")) == 2 * HOUR
+
+
+def test_a_sweep_that_resumes_has_the_room_of_that_moment(
+    sweep_of, claim, limit, redis, keys, store, control: SweepControl
+) -> None:
+    limit("ann", {"running": 1})
+    sweep_of(1, "a-00000", owner="ann")
+    one = claim()
+    sweep_of(3, "a-00001", owner="ann")
+    control.pause("a-00001")
+    end(store, one, 1.0)
+    control.resume("a-00001")
+    assert redis.llen(keys.demand("default")) == 1
