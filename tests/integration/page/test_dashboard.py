@@ -27,6 +27,7 @@ from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Counts, Goal, Metric, SweepView
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.domain.usage import UsageCurves
+from hpq.redis.round_trips import Question
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.sweep_writer import SweepWriter
@@ -733,15 +734,20 @@ def test_counts_and_trials_of_a_page_are_of_one_moment(
     with open_session() as session:
         reader, settings = session.reader, session.settings
         before = None if when == "opened" else read_sweep(reader, sweep.id, settings)
-        read = reader.sweeps.get
+        read = reader.sweeps.get_question
 
-        def get(sid: str) -> SweepView:
-            found = None if when == "before the counts" else read(sid)
+        def end_late() -> None:
             while late:
                 end(store, late.pop(), 0.75)
-            return found or read(sid)
 
-        monkeypatch.setattr(reader.sweeps, "get", get)
+        def question(sid: str) -> Question[SweepView]:
+            if when == "before the counts":
+                end_late()
+            found = yield from read(sid)
+            end_late()
+            return found
+
+        monkeypatch.setattr(reader.sweeps, "get_question", question)
         if before is None:
             data = read_sweep(reader, sweep.id, settings)
         else:
