@@ -15,6 +15,7 @@ from hpq.code.snapshot import digest_of, manifest
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState
+from hpq.redis.round_trips import Question
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.sweep_reader import SweepReader
@@ -69,7 +70,7 @@ def test_nothing_forged_passes_because_another_read_saw_another_record(
 ) -> None:
     honest = (redis.hget(keys.sweep(forged), "launch") or b"").decode()
     records = itertools.cycle([honest, dumps({**json.loads(honest), "code": EVIL})])
-    get_many = SweepReader.get_many
+    get_many, get_question = SweepReader.get_many, SweepReader.get_question
     started: list[dict[str, Any]] = []
 
     def swap() -> None:
@@ -77,6 +78,11 @@ def test_nothing_forged_passes_because_another_read_saw_another_record(
 
     def then_swap(self: SweepReader, ids: list[str]) -> list[SweepView]:
         found = get_many(self, ids)
+        swap()
+        return found
+
+    def then_swap_one(self: SweepReader, sid: str) -> Question[SweepView]:
+        found = yield from get_question(self, sid)
         swap()
         return found
 
@@ -88,6 +94,7 @@ def test_nothing_forged_passes_because_another_read_saw_another_record(
         swap()
     monkeypatch.setattr(os, "execve", execve)
     monkeypatch.setattr(SweepReader, "get_many", then_swap)
+    monkeypatch.setattr(SweepReader, "get_question", then_swap_one)
     done = desk.hpq(*(word.format(forged) for word in words))
     monkeypatch.undo()
     assert "77131" not in done.stdout
