@@ -40,7 +40,7 @@ SEARCHED = {
     "slurm": "tutorial/slurm.md",
     "sweep held": "guides/troubleshooting.md",
     "early stopping": "guides/early-stopping.md",
-    "stop trial": "guides/change-a-sweep.md",
+    "stop a trial": "guides/early-stopping.md",
     "delete": "guides/checkpoints.md",
     "nan": "guides/early-stopping.md",
 }
