@@ -31,6 +31,7 @@ COLUMNS = (
     Column(title="project", keep=25, least=4, sparse=True),
     Column(title="tags", keep=20, least=4, sparse=True),
 )
+_RUN_TAGS = 6  # in a row
 _OTHER_ENDS = (TrialState.FAILED, TrialState.PRUNED, TrialState.CANCELLED)
 
 
@@ -81,6 +82,12 @@ def _metric_of(sweep: SweepView) -> str:
     return f"{sweep.metric.name}{more}" if sweep.metric else ""
 
 
+def _tags_of(sweep: SweepView) -> str:
+    """Return the tags of a sweep, and the first ones of its runs."""
+    more = ["…"] if len(sweep.run_tags) > _RUN_TAGS else []
+    return " ".join(dict.fromkeys((*sweep.tags, *sweep.run_tags[:_RUN_TAGS], *more)))
+
+
 def sweep_row(
     one: SweepView | UnreadableSweep,
     best: Mapping[str, float | None],
@@ -103,5 +110,5 @@ def sweep_row(
         Span(clean(one.owner)),
         Span(clean(one.queue)),
         Span(clean(one.project)),
-        Span(clean(" ".join(dict.fromkeys((*one.tags, *one.run_tags))))),
+        Span(clean(_tags_of(one))),
     ]
