@@ -290,14 +290,17 @@ class TrialStore:
 
         Returns:
             When the first lease ends (inf: no trial runs; None: the server does not know the worker
-            as an idle one), and the server's run_id, which a restart changes.
+            as an idle one, or is full), and the server's run_id, which a restart changes.
         """
         pipe = self._redis.pipeline(transaction=False)
         pipe.zadd(self._keys.workers, {who.name: at_ms}, xx=True, ch=True)
         pipe.zadd(self._keys.queue(who.queue, "idle"), {who.name: at_ms}, xx=True, ch=True)
         pipe.zrange(self._keys.leases, 0, 0, withscores=True)
         pipe.info("server")
-        *known, first, server = pipe.execute()
+        try:
+            *known, first, server = pipe.execute()
+        except OutOfMemoryError:  # `presence` and `reap`, which makes room, go on
+            return None, ""
         end_ms = float(first[0][1]) if first else math.inf
         return end_ms if all(known) else None, server.get("run_id", "")
 

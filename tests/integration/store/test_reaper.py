@@ -258,6 +258,27 @@ def test_an_idle_worker_requeues_a_lost_trial_at_its_next_look(
     assert reader.trials.get(claim.trial).state is TrialState.QUEUED
 
 
+def test_an_idle_worker_requeues_a_lost_trial_of_a_full_server(
+    now: list[float], idle: Reaper, sweep_of, take, redis: Redis, keys, reader
+) -> None:
+    sweep_of(1)
+    claim = take()
+    redis.config_set("maxmemory", 1)
+    try:
+        for _ in range(12):  # longer than an outage after which it would wait
+            now[0] += 5
+            idle.run_once()
+        assert reader.trials.get(claim.trial).state is TrialState.RUNNING
+        redis.config_set("maxmemory", 0)
+        redis.zadd(keys.leases, {str(claim.trial): 1})  # those seconds have passed
+        redis.config_set("maxmemory", 1)
+        now[0] += 5
+        idle.run_once()
+        assert reader.trials.get(claim.trial).state is TrialState.QUEUED
+    finally:
+        redis.config_set("maxmemory", 0)
+
+
 def test_an_idle_worker_mints_tickets_that_a_crash_left_out(
     now: list[float], idle: Reaper, sweep_of, redis: Redis, keys
 ) -> None:
