@@ -92,7 +92,7 @@ def test_a_number_is_a_trial_of_my_last_sweep_also_off_a_terminal(
     every = {1: "finished", 2: "cancelled", 3: "queued"}
     assert states("--where", "state != running") == every
     listed = hpq("ls").stdout
-    assert " 1/3 " in listed and "1 cancelled" in listed, "only a finished trial counts as finished"
+    assert " 1/2 " in listed and "1 cancelled" in listed, "a cancelled trial is no progress"
     over = hpq("cancel", "1", "--yes")
     assert (over.returncode, over.stderr.count("(finished)")) == (0, 1)
     both = hpq("cancel", "1", "2", "--yes")
