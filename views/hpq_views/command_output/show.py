@@ -181,7 +181,7 @@ def _trial_head(row: TrialRow, place: str) -> dict[str, str | Span]:
         "!": Span(unmet, Style.YELLOW),
         "alerts": Span(row.alerts, Style.YELLOW),
         "why": row.early_end,
-        "rank": str(trial.standing or ""),
+        "rank": str(trial.standing or "").removeprefix("rank "),
         "front": place,
         "infeasible": Span(row.unmet, Style.YELLOW),
         "attempt": str(trial.attempt),
