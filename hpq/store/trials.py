@@ -281,9 +281,13 @@ class TrialStore:
         )
         return PresenceReply(now_ms=int(rest[0]), lacks_provenance=bool(rest[1]))
 
-    def has_pending(self, queue: str) -> bool:
-        """Return whether a queue has trials that may start, or that a stop has left."""
-        return bool(self._redis.exists(self._keys.queue(queue, "pending")))
+    def needs_reaper(self, queue: str) -> bool:
+        """Return whether a queue has trials that may start, or that a stop has left.
+
+        Also if operators limit owners: a trial that ends may let others start in another queue,
+        which has no worker that would count them.
+        """
+        return bool(self._redis.exists(self._keys.queue(queue, "pending"), self._keys.limits))
 
     def still_idle(self, who: WorkerPresence, at_ms: int) -> tuple[float | None, str]:
         """Record that an idle worker lives at a time of the server.

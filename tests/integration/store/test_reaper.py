@@ -27,6 +27,7 @@ from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.watchdog import Progress
 from tests.support.constants import DEADLINE_S
 from tests.support.server import calls
+from tests.support.store_calls import end
 
 LEASE = 30_000
 
@@ -288,6 +289,21 @@ def test_an_idle_worker_mints_tickets_that_a_crash_left_out(
     now[0] += 5
     idle.run_once()
     assert redis.llen("rq:queue:hpq:hpq:default") == 2
+
+
+def test_an_idle_worker_counts_what_an_owners_room_lets_start_in_a_queue_without_workers(
+    now: list[float], idle: Reaper, sweep_of, take, store, control, redis: Redis, keys
+) -> None:
+    sweep_of(1)
+    claim = take()
+    control.limit_owner("me", {"running": 1})
+    sweep_of(1, sid="b-00000", queue="big")
+    assert redis.llen(keys.demand("big")) == 0
+    end(store, claim, 1.0)
+    redis.hdel(keys.settle, "booked:default", "booked:big")  # a minute has passed
+    now[0] += 5
+    idle.run_once()
+    assert redis.llen(keys.demand("big")) == 1
 
 
 def test_an_idle_worker_records_a_restart_of_the_server_at_its_next_sign_of_life(

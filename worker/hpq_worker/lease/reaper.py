@@ -33,8 +33,8 @@ _REPORT_S = 60.0  # or two leases: between two reports of an idle worker with no
 class Reaper:
     """Every HPQ_REAP_S: report presence, then requeue trials whose lease expired.
 
-    An idle worker does so if a lease expired, trials wait or the server has restarted; else once a
-    minute.
+    An idle worker does so if a lease expired, trials wait, owners have limits or the server has
+    restarted; else once a minute.
 
     `describe` returns the current presence record and whether the worker is idle; `send_provenance`
     sends the provenance record again if the server has dropped it. The leases of the attempts in
@@ -126,7 +126,7 @@ class Reaper:
         since_s = now - self._reported_at
         if _described(worker) != self._reported or since_s >= min(_REPORT_S, 2 * lease_s):
             return False
-        if self._dead or self._was_away(now) or self._store.has_pending(worker.queue):
+        if self._dead or self._was_away(now) or self._store.needs_reaper(worker.queue):
             return False
         at_ms = self._server_ms + int(1000 * since_s)
         if self._lease_end_ms is None or now - self._seen_at >= min(_SEEN_S, lease_s / 4):
