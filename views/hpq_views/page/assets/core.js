@@ -155,20 +155,6 @@ function layout(height, more = {}) {
     ...rest,
   };
 }
-const level = (values) => {
-  // the range around a constant, which plotly draws from -1 to 1 more: a small one would read as 0
-  const [v, ...rest] = new Set(values.filter(Number.isFinite));
-  return v && !rest.length ? { range: [v - 0.1 * Math.abs(v), v + 0.1 * Math.abs(v)] } : {};
-};
-const decades = (values) => {
-  const logs = values
-      .filter((v) => v !== null)
-      .map(Math.log10)
-      .sort((a, b) => a - b),
-    marks = logTicks(logs[0], logs.at(-1));
-  return { tickvals: marks.map(([at]) => 10 ** at), ticktext: marks.map(([, text]) => text) };
-};
-
 function prepare(d) {
   // ranks, scale and curves from the columns
   const t = d.trials,

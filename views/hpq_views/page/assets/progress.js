@@ -58,7 +58,7 @@ const progress = {
       ]),
     ];
     const lead = d.lead[S.sel];
-    if (places.has(lead)) lines.push({ ...dot(lead), color: css('--ink'), width: 7 });
+    if (lead !== undefined && places.has(lead)) lines.push({ ...dot(lead), color: css('--ink'), width: 7 });
     return {
       heading: 'Best so far',
       words:
