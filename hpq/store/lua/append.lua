@@ -59,10 +59,7 @@ local want = sweeps().changing(s, function()
   if args.outside ~= '' then set(s, 'outside', (s.outside or '') .. args.outside) end
   -- A search suggests as many trials as without these.
   if is_set(s.sampler) and tonumber(s.run_cap or 0) > 0 then add(s, 'run_cap', count) end
-  if is_closed(s) then
-    set_state(s, 'open')
-    set(s, 'past_target', '1')
-  end
+  if is_closed(s) then set_state(s, 'open') end
   sweeps().open(s)
 end)
 return {'ok', want[1], want[2]}

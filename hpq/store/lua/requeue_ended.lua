@@ -47,7 +47,6 @@ local want = sweeps().changing(s, function()
   for i = 2, #ARGV do touched = touched + retry(ARGV[i]) end
   if touched == 0 then return end
   if s.state == 'held' or is_closed(s) then set(s, 'tail', '') end  -- a stop of a held sweep, too
-  if cause(s) == 'target' then set(s, 'past_target', '1') end
   if s.state ~= 'paused' then set_state(s, 'open') end
   sweeps().open(s)
 end)

@@ -356,6 +356,19 @@ def test_a_value_that_reaches_the_target_ends_the_sweep(
     assert bench.claim() == 5
 
 
+def test_a_retry_goes_beyond_the_target_also_if_a_person_stopped_the_sweep_since(
+    bench, sweep_of, reader, control: SweepControl
+) -> None:
+    sweep_of(3, metric=TARGET)
+    bench.claim(), bench.claim()
+    bench.log(1, 0.95)
+    control.stop(SID)
+    control.retry(SID, [3])
+    assert bench.claim() == 3
+    bench.log(2, 0.95)
+    assert reader.sweeps.get(SID).state is SweepState.RUNNING
+
+
 def test_a_result_from_a_workers_disk_reaches_the_target_too(bench, sweep_of, reader) -> None:
     sweep_of(3, metric=Metric(name="acc", target=0.1))
     bench.claim()

@@ -85,6 +85,7 @@ local function stop_at_target(s, t, rule, text)
   sweeps().changing(s, function()
     set_state(s, 'stopped', 'target',
       string.format('{"trial":%d,"value":%.17g,"target":%.17g}', t.N, value, rule.target))
+    set(s, 'past_target', '1')
     sweeps().close_search(s, 'target')
     touched = ends().cancel_all_waiting(s, true)
   end)
