@@ -420,6 +420,14 @@ def test_the_column_that_results_are_sorted_by_is_shown(
     assert hpq("results", "--sort", "worker").stdout.count(" w1 ") == 3
 
 
+def test_results_sorted_by_the_name_of_a_run_show_it_once(
+    hpq: Hpq, redis: Redis, done: SweepView
+) -> None:
+    for number in (1, 2, 3):
+        redis.hset(f"hpq:t:demo-00000/{number}", "run_info", json.dumps({"name": f"r{number}"}))
+    assert hpq("results", "--sort", "name").stdout.splitlines()[0].split().count("name") == 1
+
+
 def test_no_reader_lets_an_escape_sequence_through(hpq: Hpq, done: SweepView) -> None:
     for command in (
         ["results"],

@@ -107,7 +107,8 @@ def results(
             return show_rows((trial_record(t, found) for t in chosen.trials()), output)
         key = re.sub(r"^-?(param\.|last\.)?", "", sort)
         own = (metric.name for metric in metrics_of(found))
-        key = "" if key in (*_SHOWN, *own, *found.varying) else key
+        titles = (column.title for column in result_columns(found))
+        key = "" if key in (*_SHOWN, *own, *found.varying, *titles) else key
         cells = (result_row(t, found, key) for t in chosen.trials())
         show_table(result_columns(found, key), cells, explain=column_names(found))
 
