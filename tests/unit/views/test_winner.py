@@ -128,12 +128,20 @@ def test_a_winner_at_the_edge_of_a_range_says_so(params: dict[str, Json], edge: 
     assert judge(repeats, [_trial(7, 0.94, **params)], ()).edges == {}
 
 
+@pytest.mark.parametrize("take", ObjectiveValue)
+def test_the_best_of_a_curve_of_replicates_is_that_of_one(take: ObjectiveValue) -> None:
+    sweep = replace(SWEEP, metric=Metric(name="acc", goal=Goal.MAXIMIZE, take=take), replicates=2)
+    found = judge(sweep, [_trial(1, 0.7, 0.6, 0.8)], _points(0.1, 0.5, 0.9, 0.8, 0.7, 0.6))
+    assert "of one replicate" in found.steps
+
+
 def test_a_curve_that_still_rises_and_one_that_fell_say_so() -> None:
     rising = judge(SWEEP, [_trial(1, 0.9)], _points(*(n / 20 for n in range(20))))
     flat = judge(SWEEP, [_trial(1, 0.9)], _points(0.1, *[0.9] * 19))
     fell = judge(SWEEP, [_trial(1, 0.6)], _points(0.1, 0.5, 0.9, 0.8, 0.7, 0.6))
     assert (rising.is_rising, flat.is_rising, fell.is_rising) == (True, False, False)
     assert "0.9000 at step 3 (`metric: {value: best}`" in fell.steps and flat.steps == ""
+    assert "replicate" not in fell.steps
     best = replace(SWEEP, metric=Metric(name="acc", goal=Goal.MAXIMIZE, take=ObjectiveValue.BEST))
     assert "adds luck" in judge(best, [_trial(1, 0.9)], _points(0.1, 0.5, 0.9, 0.8)).steps
     falling_loss = replace(SWEEP, metric=Metric(name="loss"))

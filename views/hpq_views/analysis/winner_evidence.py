@@ -300,16 +300,17 @@ def _of_curve(sweep: SweepView, trial: TrialView, curve: Sequence[Point]) -> tup
     late = points[int(_LATE * len(points)) :]
     before = max(sign * p.value for p in points[: -len(late)])
     is_rising = span > 0 and max(sign * p.value for p in late) - before > _STILL * span
+    whose = " of one replicate" if trial.group else ""
     if metric.take is ObjectiveValue.BEST:
         last = measure(points[-1].value)
         top_of = "a maximum" if metric.goal is Goal.MAXIMIZE else "a minimum"
         return is_rising, (
-            f"the best of {len(points):,} {plural(len(points), 'value')}, at step {top.step}:"
-            f" {top_of} adds luck; the last is {last}"
+            f"the best of {len(points):,} {plural(len(points), 'value')}{whose}, at step"
+            f" {top.step}: {top_of} adds luck; the last is {last}"
         )
     if sign * (top.value - points[-1].value) > _STILL * span:
         return is_rising, (
-            f"by the last value; the best was {measure(top.value)} at step {top.step}"
+            f"by the last value; the best{whose} was {measure(top.value)} at step {top.step}"
             " (`metric: {value: best}` ranks by it)"
         )
     return is_rising, ""
