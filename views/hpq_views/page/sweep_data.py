@@ -318,7 +318,7 @@ def encode_trials(
             round((t.claimed_ms - sweep.created_ms) / 1000, 1) if t.claimed_ms else None
             for t in trials
         ],
-        "took": [max(0.1, round(ms / 1000, 1)) if (ms := row.taken_ms) else None for row in rows],
+        "took": [row.taken_ms / 1000 if row.taken_ms else None for row in rows],
         "worker": [t.worker for t in trials],
         "name": [row.run.get("name", "") for row in rows],
         "tags": [row.run.get("tags", "") for row in rows],
