@@ -201,7 +201,7 @@ def test_replicates_are_a_group_by_default(show) -> None:
     assert sorted(values.values()) == pytest.approx(
         [mean(level(n, STEPS) for n in some) for some in ((1, 2, 3), (4, 5, 6))], abs=1e-4
     )
-    assert "2 groups of 6 trials" in shown.text("#curves-n")
+    assert "6 trials in 2 groups" in shown.text("#curves-n")
 
 
 def test_a_panels_switch_has_the_width_of_its_word_and_stays_beside_a_long_name(show) -> None:

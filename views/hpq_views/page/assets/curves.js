@@ -230,7 +230,7 @@ function linesOf(d, name, set) {
     }
     lines.reverse(); // the best on top
     words.push(
-      `${count(groups.length)} group${groups.length === 1 ? '' : 's'} of ${trialsOf(every.length)}`,
+      `${trialsOf(every.length)} in ${trialsOf(groups.length, 'group')}`,
       kind === 'sd' ? 'bands are ± one standard deviation' : 'bands are lowest to highest',
     );
     if (isSmooth) words.push('smoothed');
