@@ -24,7 +24,6 @@ from hpq_views.watch.scene import Detail, Scene
 from tests.support.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made
 
 HERE = Path(__file__).parent
-SIZES = ((44, 10), (80, 24), (140, 40))
 DONE, LIVE, WAITS = TrialState.FINISHED, TrialState.RUNNING, TrialState.QUEUED
 SMALL = [*[DONE] * 9, TrialState.FAILED, LIVE, LIVE, *[WAITS] * 4]
 LARGE = [DONE, DONE, TrialState.PRUNED, DONE, DONE] * 1_600 + [LIVE] * 16 + [WAITS] * 1_984
@@ -33,9 +32,7 @@ LARGE = [DONE, DONE, TrialState.PRUNED, DONE, DONE] * 1_600 + [LIVE] * 16 + [WAI
 def main(folder: Path = HERE) -> None:
     small = made(SETS_OF_ARTICLE, states=SMALL)
     large = made(drawn_sets(10_000), sid="resnet-9c0de", workers=16, spec=RANGES, states=LARGE)
-    for size in SIZES:
-        draw(small, size, folder / f"watch-16-{size[0]}x{size[1]}.svg")
-        draw(large, size, folder / f"watch-10000-{size[0]}x{size[1]}.svg")
+    draw(large, (140, 40), folder / "watch-10000-140x40.svg")
     draw(small, (80, 24), folder / "watch-trial-80x24.svg", "enter")
     draw(large, (80, 24), folder / "watch-importance-80x24.svg", "i")
 

@@ -67,7 +67,6 @@ def main() -> None:
             photograph(browser, link, "trial", at=f"/sweep/{grid}/3", height=900)
         report = hpq.report(grid)
         photograph(browser, report, "report-16")
-        photograph(browser, report, "report-16-dark", dark=True)
         file = Path(home) / "search.yaml"
         file.write_text(SEARCH)
         with hpq.runs(str(file)):
