@@ -452,6 +452,13 @@ def test_replicates_and_a_trial_that_never_ran_are_shown(show: Open) -> None:
     assert is_clean(shown)
 
 
+def test_a_failed_replicate_is_not_counted_as_a_setting(show: Open) -> None:
+    data = _few([TrialState.FINISHED] * 3 + [TrialState.FAILED])
+    status = replace(data.status, sweep=replace(data.sweep, replicates=2))
+    shown = show(replace(data, status=status))
+    assert "2 settings; ×: 1 failed" in shown.text("#slices-n")
+
+
 def test_replicates_rank_by_the_mean_of_their_set(show: Open) -> None:
     """As in `hpq best`: one lucky seed is not the winner."""
     data = made(SETS_OF_ARTICLE[:4])

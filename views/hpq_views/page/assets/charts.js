@@ -262,8 +262,8 @@ const charts = {
       'slices',
       axes.length
         ? (axes[0].share === null ? '' : 'most important first; ') +
-            shown(some.length, d.order.length + failed.length) +
-            `${failed.length ? '; ×: failed' : ''}${beyond()}`
+            shown(some.filter((i) => d.rank.has(i)).length, d.order.length) +
+            `${failed.length ? `; ×: ${count(failed.length)} failed` : ''}${beyond()}`
         : '',
     );
     if (!axes.length || !d.order.length) return null;
