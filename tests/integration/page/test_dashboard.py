@@ -436,6 +436,16 @@ def test_a_phone_shows_the_best_values_of_the_list_without_a_swipe(
     assert shown.page.evaluate(f"{sideways} <= document.querySelector('#listing').clientWidth")
 
 
+def test_a_phone_names_both_columns_of_a_trial_beside_the_winner(
+    serve, sweep_of, begin, store: TrialStore, tab: Callable[..., Tab]
+) -> None:
+    sid = sweep_of(2).id
+    for value in (0.5, 0.4):
+        end(store, begin(value), value)
+    shown = serve().show(tab(width=390, height=844), f"/sweep/{sid}/2")
+    assert shown.page.locator(".compared thead >> nth=0").is_visible()
+
+
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
