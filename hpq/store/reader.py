@@ -17,7 +17,8 @@ from hpq.domain.trial import TrialId
 from hpq.domain.usage import UsageCurves
 from hpq.redis.damage import answered
 from hpq.redis.round_trips import Question, ask, together
-from hpq.store.events import AuditReader, EventReader
+from hpq.store.audit_reader import AuditReader
+from hpq.store.events import EventReader
 from hpq.store.keys import Keys
 from hpq.store.ranking_reader import RankingReader
 from hpq.store.sweep_reader import SweepReader

@@ -23,7 +23,7 @@ FOLDERS = {
 }
 # What looks at sweeps, and what it may not import: a command passes in each callable that writes.
 WRITERS = "control enqueue file_garbage suggest_lease sweep_copy tickets trials"  # of the store
-MOST_MODULES = 15  # of a package, its __init__ aside
+MOST_MODULES = 16  # of a package, its __init__ aside
 MOST_LINES = 400  # of a file
 
 # The import names, each with those that it may import besides itself.

@@ -177,7 +177,8 @@ end
 local function claim_from(sid)
   local s = read_sweep(sid, unpack(LIMITS))
   if s.queue ~= queue then return end  -- `only` may name a sweep of another queue, or none
-  if is_set(s.budget_ms) and s.state == 'open' and s.gpus ~= gpus then  -- once held, it stays so for all workers
+  -- Once held, it stays so for all workers.
+  if is_set(s.budget_ms) and s.state == 'open' and tonumber(s.gpus or 1) ~= tonumber(gpus) then
     set(s, 'gpus', gpus)
     save(s)
   end

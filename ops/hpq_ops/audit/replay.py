@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from hpq.domain.status import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
 from hpq.notice import plural
-from hpq.store.events import StoredResult, SweepCounters, TrialRecord
+from hpq.store.audit_reader import StoredResult, SweepCounters, TrialRecord
 
 _END_EVENTS = frozenset(state.value for state in TrialState if state.is_terminal)
 _COUNTED = frozenset({"finished", "pruned", "reused"})

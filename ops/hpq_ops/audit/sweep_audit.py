@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hpq.domain.stored_state import StoredState
 from hpq.domain.sweep import SweepView
-from hpq.store.events import SweepCounters
+from hpq.store.audit_reader import SweepCounters
 from hpq.store.reader import StoreReader
 from hpq_ops.audit.replay import Audit, Replay, Violation
 

@@ -75,16 +75,16 @@ function random(seed) {
   };
 }
 
+const localTime = (date) => {
+  // by the reader's clock with the distance to UTC, as the terminal's: 2027-01-31 08:00+01:00
+  const two = (n) => String(Math.trunc(n)).padStart(2, '0'),
+    east = -date.getTimezoneOffset(),
+    local = new Date(date.getTime() + 60_000 * east).toISOString();
+  const zone = `${east < 0 ? '-' : '+'}${two(Math.abs(east) / 60)}:${two(Math.abs(east) % 60)}`;
+  return `${local.slice(0, 10)} ${local.slice(11, 16)}${zone}`;
+};
 const ages = (inside) => {
-  for (const one of $$('time', inside))
-    one.textContent = new Date(one.dateTime).toLocaleString(undefined, {
-      year: 'numeric',
-      month: 'short',
-      day: 'numeric',
-      hour: 'numeric',
-      minute: '2-digit',
-      timeZoneName: 'short',
-    });
+  for (const one of $$('time', inside)) one.textContent = localTime(new Date(one.dateTime));
 };
 const partsOf = (html) => {
   const { content } = el('template', '', { innerHTML: html }); // the server escapes every value

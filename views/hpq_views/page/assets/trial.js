@@ -52,7 +52,7 @@ function caption({ names, some }) {
     ...some.map((c, k) => {
       const name = el('span', `${c.name} `, { title: c.name });
       name.style.color = css(COLORS[k % 4]);
-      name.append(el('b', measure(c.y.at(-1) ?? 'nan')));
+      name.append(el('b', measure(c.last)));
       return name;
     }),
   );
