@@ -91,7 +91,21 @@ def test_medians_and_means_are_of_finished_trials_and_say_how_many_they_leave_ou
     cells = comparison_cells(summary, (), "finished", summary.importance)
     assert "of 6 finished" in cells["median"] and "3 pruned" in cells["median"]
     (rest,) = map(plain, rest_line(standings_of(SWEEP, TRIALS), summary, 1))
-    assert "mean of 6 finished" in rest and "3 pruned" in rest
+    assert "of 6 finished" in rest and "3 pruned" in rest
+
+
+def test_replicates_count_once_in_a_median_as_in_the_ranking() -> None:
+    losses = (0.1, 0.5, 0.2, 0.2, 0.9)  # the last setting has one of two runs
+    trials = [
+        replace(TRIALS[0], id=replace(TRIALS[0].id, number=n), objective=loss)
+        for n, loss in enumerate(losses, 1)
+    ]
+    sweep = replace(SWEEP, replicates=2)
+    summary = SweepSummary(sweep).add(trials)
+    cells = comparison_cells(summary, (), "finished", summary.importance)
+    assert cells["median"].startswith("0.3000 of 3 settings")
+    ranking = standings_of(sweep, trials)
+    assert sorted(summary.typical) == sorted(ranking.groups[n].mean for n in ranking.order)
 
 
 def test_results_say_why_a_trial_was_pruned() -> None:

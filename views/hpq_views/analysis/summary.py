@@ -16,9 +16,10 @@ from typing import Any
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import OTHER_CODE, FailureKind, Json, TrialState, TrialView, flatten
 from hpq.notice import plural
+from hpq.search.replicates import first_of_set
 from hpq_views.analysis.importance import Importance, importance_of
 from hpq_views.analysis.space import are_numbers
-from hpq_views.text.text import clean, number, value
+from hpq_views.text.text import clean, number, trials_of, value
 
 MIN_TRIALS_FOR_EFFECTS = 4  # finished trials
 _MAX_VALUES = 8  # per parameter; more numbers are grouped into quarters
@@ -106,6 +107,7 @@ class SweepSummary:
     may_lag: bool = False  # the importance of a running sweep may lack its newest results
     objectives: array[float] = field(default_factory=lambda: array("d"))
     results: array[float] = field(default_factory=lambda: array("d"))  # of finished trials
+    runs: dict[int, list[float]] = field(default_factory=dict)  # of replicates, by first trial
     reused: int = 0  # trials whose results were copied from older sweeps
     of_other_code: int = 0  # of these
     total_ms: int = 0  # of all attempts
@@ -185,6 +187,9 @@ class SweepSummary:
         self.objectives.append(objective)
         if is_finished:  # for means and medians: a pruned one is of a step
             self.results.append(objective)
+        if self.sweep.replicates > 1:
+            first = first_of_set(self.sweep, trial.id.number)
+            self.runs.setdefault(first, []).append(objective)
         count = len(self.objectives)
         at = count - 1 if count <= _MOST_SETS else self._rng.randrange(count)
         if at < _MOST_SETS:
@@ -200,6 +205,20 @@ class SweepSummary:
         """`; 10 pruned not counted`: the ranked trials that `results` leaves out."""
         rest = len(self.objectives) - len(self.results)
         return f"; {rest:,} pruned not counted" if rest else ""
+
+    @property
+    def typical(self) -> Sequence[float]:
+        """The results of finished trials; of replicates, the mean of each setting, as ranked."""
+        means = [math.fsum(v / len(some) for v in some) for some in self.runs.values()]
+        return means or self.results
+
+    @property
+    def typical_of(self) -> str:
+        """`28 finished; 2 pruned not counted`, or `10 settings (30 runs)`: what `typical` holds."""
+        if self.runs:
+            runs = trials_of(len(self.objectives), "run")
+            return f"{trials_of(len(self.runs), 'setting')} ({runs})"
+        return f"{len(self.results):,} finished{self.pruned}"
 
     @property
     def counted(self) -> str:

@@ -65,16 +65,14 @@ def comparison_cells(
 
 def result_cells(summary: SweepSummary, best: Sequence[TrialView], state: str) -> dict[str, str]:
     """Return the results of a sweep, by label."""
-    sweep, results = summary.of_moment(), summary.results
+    sweep, results = summary.of_moment(), summary.typical
     failed = Counter[str]()
     for group in summary.failures:
         failed[failure_words(group.kind)] += group.count
     return {
         "metric": clean(sweep.metric.name) if sweep.metric else "",
         "best": TrialRow(trial=best[0], sweep=sweep).objective if best else "",
-        "median": f"{measure(median(results))} of {len(results):,} finished{summary.pruned}"
-        if results
-        else "",
+        "median": f"{measure(median(results))} of {summary.typical_of}" if results else "",
         "state": state,
         "trials": ", ".join(state_counts(sweep)),
         "trained": duration(summary.total_ms) if summary.total_ms else "",

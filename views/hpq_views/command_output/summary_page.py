@@ -65,9 +65,9 @@ def rest_line(standings: Standings, summary: SweepSummary, shown: int) -> Iterat
     if rest > 0:
         worst = measure(standings.groups[standings.order[-1]].mean)
         text = f"… and {rest:,} more of {standings}, the worst {worst}"
-        if found := summary.results:
+        if found := summary.typical:
             mean = measure(sum(v / len(found) for v in found))
-            text += f"; mean of {len(found):,} finished {mean}{summary.pruned}"
+            text += f"; mean {mean} of {summary.typical_of}"
         yield [Span(text, Style.DIM)]
 
 
