@@ -8,6 +8,7 @@ import pytest
 
 from hpq.domain.sweep import Metric
 from hpq.domain.trial import Pruning, TrialState
+from hpq_views.analysis.importance import Importance, Share
 from hpq_views.analysis.rank_results import progress_of, standings_of
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.command_output.comparison import comparison_cells
@@ -92,6 +93,24 @@ def test_medians_and_means_are_of_finished_trials_and_say_how_many_they_leave_ou
     assert "of 6 finished" in cells["median"] and "3 pruned" in cells["median"]
     (rest,) = map(plain, rest_line(standings_of(SWEEP, TRIALS), summary, 1))
     assert "of 6 finished" in rest and "3 pruned" in rest
+
+
+def test_effects_come_in_the_order_of_importance_if_it_is_known() -> None:
+    summary = SweepSummary(SWEEP).add(
+        replace(one, params={"learning_rate": n // 4, "max_depth": n % 2}, objective=loss)
+        for n, (one, loss) in enumerate(zip(TRIALS * 4, range(12), strict=False))
+    )
+    names = ["max_depth", "learning_rate"]
+    shares = [
+        Share(param=name, share=s, low=s, high=s) for name, s in zip(names, (1, 0), strict=True)
+    ]
+
+    def order(importance: Importance) -> list[str]:
+        lines = "\n".join(plain(line) for line in effect_lines(summary, 80, importance))
+        return sorted(names, key=lines.index)
+
+    assert order(Importance(sets=12)) == ["learning_rate", "max_depth"]
+    assert order(Importance(sets=12, shares=tuple(shares))) == names
 
 
 def test_replicates_count_once_in_a_median_as_in_the_ranking() -> None:

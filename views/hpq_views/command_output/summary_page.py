@@ -113,20 +113,28 @@ def importance_lines(found: Importance, columns: int = 1_000, metric: str = "") 
         yield [Span(f"… and {rest} more below {shown[-1].share:.0%}", Style.DIM)]
 
 
-def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
-    """Yield the median objective for each value of each parameter, the largest effect first.
+def effect_lines(
+    summary: SweepSummary, columns: int = 1_000, importance: Importance | None = None
+) -> Iterator[Line]:
+    """Yield the median objective for each value of each parameter.
 
-    Bars fill the rest of `columns`; there are none if it is too narrow.
+    The most important parameter is first; if no importance is known, the one with the largest
+    effect. Bars fill the rest of `columns`; there are none if it is too narrow.
     """
     effects = summary.effects
     if not effects:
         return
+    order = "largest effect first"
+    if importance and importance.shares:
+        places = {clean(share.param): n for n, share in enumerate(importance.shares)}
+        effects = sorted(effects, key=lambda e: places.get(e.param, len(places)))
+        order = "most important first"
     metric = summary.sweep.metric
     name = clean(metric.name) if metric else "objective"
     if metric and metric.goal is Goal.MINIMIZE:  # the longest bar is the worst
         name += " (lower is better)"
     yield []
-    yield [Span(f"median {name} by parameter value, largest effect first", Style.DIM)]
+    yield [Span(f"median {name} by parameter value, {order}", Style.DIM)]
     if counted := summary.counted:  # a line of its own, which 80 columns do not cut
         yield [Span(counted, Style.DIM)]
     shown = effects[:_MOST_EFFECTS]
@@ -284,7 +292,7 @@ def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
         importance = one.importance
         show_lines(winner_lines(winner, sweep.id, importance), whole=True)
         show_lines(importance_lines(importance, columns, one.metric_name if it.front else ""))
-        show_lines(effect_lines(one, columns))
+        show_lines(effect_lines(one, columns, importance))
     show_lines(saved_lines(summary), whole=True)
     show_lines(failure_lines(summary), whole=True)
 
