@@ -402,6 +402,11 @@ def table(head: str, rows: list[str]) -> str:
     return "\n".join([head, "|" + "---|" * columns, *rows, ""])
 
 
+def tracebacks(log: str) -> list[str]:
+    """Return each traceback of a log up to the line of its exception."""
+    return re.findall(r"(?ms)^[^\n]*Traceback.*?^(?! {2}).+?$", log)
+
+
 def main() -> None:
     """Run the long form, and print the figures of docs/results/evidence.md."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
@@ -425,6 +430,7 @@ def main() -> None:
         print(table(f"{head} late results | requeued |", chaos.rows))
         blows = [f"| {what} | {n} |" for what, n in chaos.blows.most_common()]
         print(table("| fault | times |", blows))
+        print(*tracebacks(lab.log()), sep="\n")
     finally:
         lab.end()
         server.kill()
