@@ -184,6 +184,12 @@ def test_an_answer_names_one_parameter_or_says_once_that_there_are_too_few_trial
     assert all(one.startswith(UNCLEAR) for one in (rivals, nothing))
 
 
+def test_a_parameter_of_no_importance_is_negligible_also_if_few_trials_leave_it_unsure() -> None:
+    some = {"lr": (0.98, 0.77, 1.0), "width": (0.004, 0.0, 0.23), "batch": (0.03, 0.0, 0.2)}
+    shares = [Share(param=n, share=s, low=low, high=high) for n, (s, low, high) in some.items()]
+    assert Importance(sets=10, shares=tuple(shares)).negligible == {"width"}
+
+
 @pytest.mark.parametrize("goal", list(Goal))
 def test_a_loss_over_decades_is_explained_by_what_orders_it(goal: Goal) -> None:
     """From 0.09 to beyond 100: in squares of such values, a few bad trials are all the variance."""

@@ -124,8 +124,8 @@ class Importance:
 
     @property
     def negligible(self) -> frozenset[str]:
-        """The parameters that explain next to nothing."""
-        return frozenset(one.param for one in self.shares if one.is_negligible)
+        """The parameters that explain about nothing, however wide the interval."""
+        return frozenset(one.param for one in self.shares if one.share < _NEXT_TO_NOTHING)
 
 
 def _sets_of(count: int, results: int, noun: str) -> str:
