@@ -14,11 +14,17 @@ SEED = "seed"  # a parameter of this name rises by one from replicate to replica
 
 def replicated(params: ParameterSet, replicates: int) -> list[ParameterSet]:
     """Return the set once for each replicate; a parameter `seed` rises by one each time."""
-    seed = params.get(SEED)
-    if isinstance(seed, bool) or not isinstance(seed, int):
+    seed = seed_param(params)
+    if seed is None:
         return [params] * replicates
     others = (ParameterSet({**params, SEED: seed + i}) for i in range(1, replicates))
     return [params, *others]
+
+
+def seed_param(params: Params) -> int | None:
+    """Return the parameter `seed`, which tells replicates apart; None if no integer is there."""
+    seed = params.get(SEED)
+    return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
 
 
 def replicate_of(sweep: RunnableSweep, number: int) -> int:

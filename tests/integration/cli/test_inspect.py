@@ -40,6 +40,7 @@ from hpq_producer.python_api.frames import trials_frame, write_parquet
 from hpq_views.text.style import plain
 from hpq_views.watch.app import Search, _important, matching
 from tests.support.constants import DEADLINE_S, ROOT
+from tests.support.desk import Desk
 from tests.support.ids import ids, refused
 from tests.support.store_calls import end, fail, report, take
 
@@ -150,6 +151,21 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     refused(hpq("best", sid, "--confirm", "2"), "usage", again)
     record = json.loads(hpq("summary", sid, "--json").stdout)
     assert record["winner"]["order_holds"] == 1.0 and record["importance"]["why_none"]
+
+
+@pytest.mark.parametrize("name", ["lr", "seed"])
+def test_a_confirmation_speaks_of_hpq_seed_unless_a_parameter_is_the_seed(
+    desk: Desk, take: Callable[[], Claim], store: TrialStore, name: str
+) -> None:
+    sid = desk.sweep(
+        "program: train.py\nmethod: grid\nmetric: {name: loss}\n"
+        f"parameters:\n  {name}: {{values: [1, 2]}}\n"
+    )
+    for value in (0.5, 0.9):
+        end(store, take(), value)
+    answer = desk.hpq("best", sid, "-n", "2", "--confirm", "2")
+    assert answer.returncode == 0, answer.stderr
+    assert ("HPQ_SEED" in answer.stderr) == (name == "lr")
 
 
 def test_a_confirmation_that_other_parameters_win_is_no_yes(

@@ -15,6 +15,7 @@ from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import Params, TrialId, TrialView, flatten
 from hpq.errors import HpqError, UserError
 from hpq.notice import print_message
+from hpq.search.replicates import seed_param
 from hpq.shell import shell_line
 from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.scaffold.script import goal_of
@@ -263,7 +264,11 @@ def _confirm(
         if sweep.launch.is_function:
             what += f"; to train them: wandb.agent({one.sid!r}, function=…) in the script"
         print_message(f"{one.sid}: {what}")
-    if not (all(ended) or all(sweep.launch.trainer for sweep, _ in ranked)):
+    is_seeded = all(
+        sweep.launch.trainer or all(seed_param(trial.params) is not None for trial in trials)
+        for sweep, trials in ranked
+    )
+    if not (all(ended) or is_seeded):
         print_message("the script must read its seed from HPQ_SEED; else all runs give one value")
     many = sum(len(trials) for _, trials in ranked)
     compare = "to compare them" if all(ended) else "then compare them"
