@@ -176,7 +176,9 @@ def test_an_answer_names_one_parameter_or_says_once_that_there_are_too_few_trial
         some = [Share(param=n, share=(a + b) / 2, low=a, high=b) for n, a, b in shares]
         return Importance(sets=9, shares=tuple(some)).answer
 
-    assert answer(("lr", 0.5, 0.8), ("width", 0.1, 0.3)) == "lr explains 65% (50–80%)"
+    assert answer(("lr", 0.5, 0.8), ("width", 0.1, 0.3)) == (
+        "lr: 65% (50–80%) of the explained variance"
+    )
     rivals = answer(("lr", 0.3, 0.8), ("width", 0.1, 0.5))
     assert "lr or width" in rivals and "%" not in rivals
     nothing = answer(("lr", 0.0, 0.86), ("width", 0.0, 0.8))

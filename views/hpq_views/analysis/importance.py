@@ -98,12 +98,13 @@ class Importance:
 
     @property
     def answer(self) -> str:
-        """`lr explains 71% (55–82%)`, or why that is unclear."""
+        """`lr: 71% (55–82%) of the explained variance`, or why that is unclear."""
         if not self.shares:
             return self.why_none
         rivals = [one for one in self.shares[:3] if one.high >= self.shares[0].low]
         if self.is_clear:
-            return f"{clean(rivals[0].param)} explains {rivals[0].share:.0%} ({rivals[0].range})"
+            share = f"{rivals[0].share:.0%} ({rivals[0].range})"
+            return f"{clean(rivals[0].param)}: {share} of the explained variance"
         if rivals[0].low < _NEXT_TO_NOTHING:  # its bars show 0 to 86 %, which is no answer
             return f"{UNCLEAR}: each may explain next to nothing"
         names = " or ".join(clean(one.param) for one in rivals)
