@@ -107,6 +107,9 @@ def test_results_and_best_take_an_expression(hpq: Hpq, started: list[Claim]) -> 
     assert [row["trial"] for row in rows] == [2]
     best = json.loads(hpq("best", SID, "--where", "x < 3", "--json").stdout)
     assert best["trial"] == 1
+    nothing = hpq("results", SID, "--where", "x > 99")
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    assert "no trial" in nothing.stderr
     none = hpq("best", SID, "--where", "x > 3")
     refused(none, "no-result", exit=4)
     wrong = hpq("results", SID, "--where", "x >")

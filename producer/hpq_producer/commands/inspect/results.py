@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated
 
 from typer import Option
@@ -109,7 +109,12 @@ def results(
         own = (metric.name for metric in metrics_of(found))
         titles = (column.title for column in result_columns(found))
         key = "" if key in (*_SHOWN, *own, *found.varying, *titles) else key
-        cells = (result_row(t, found, key) for t in chosen.trials())
+        trials = chosen.trials()
+        first = next(trials, None)
+        if first is None and only is not None:
+            return print_message(f"no trial of {found.id} matches --where")
+        rows = chain([first] if first else [], trials)
+        cells = (result_row(t, found, key) for t in rows)
         show_table(result_columns(found, key), cells, explain=column_names(found))
 
 
