@@ -173,6 +173,10 @@ class Parameter(Keys):
     aliases: ClassVar[Mapping[str, str]] = {
         "mean": "mu", "std": "sigma", "stddev": "sigma", "low": "min", "high": "max",
     }  # fmt: skip
+    rejected: ClassVar[Mapping[str, tuple[Code, str]]] = dict.fromkeys(
+        ("derive", "derived"),
+        ("unknown-key", "unknown key; write derive: {NAME: EXPRESSION} beside parameters"),
+    )
     distribution: Annotated[
         Any,
         PlainValidator(_distribution),

@@ -29,6 +29,7 @@ PARAMETERS = {
     "boolean end": "lr: {min: off, max: 1}",
     "text end": "lr: {min: a, max: 1}",
     "unknown key": "lr: {vales: [1]}",
+    "a derived parameter": "lr: {derived: 2 * x}",
     "a name": "1lr: {value: 1}",
     "distribution": "lr: {distribution: log_uniform_value, min: 1, max: 2}",
     "log of 0": "lr: {distribution: log_uniform_values, min: 0, max: 1}",
