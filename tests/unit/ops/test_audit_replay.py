@@ -11,7 +11,7 @@ import pytest
 
 from hpq.domain.status import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
-from hpq.store.events import SweepCounters, TrialRecord
+from hpq.store.audit_reader import SweepCounters, TrialRecord
 from hpq_ops.audit.replay import NO_STEPS, STEPS, Audit, Replay
 from tests.support.constants import ROOT
 from tests.support.golden import Golden
