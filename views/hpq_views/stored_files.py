@@ -100,9 +100,9 @@ def why_no_files(trial: TrialView, in_cluster: bool) -> str:
         return f"they are {unstored_words(trial)}"
     if trial.gone == "keep":
         return "the sweep's `keep` rule deleted them; `hpq show SWEEP` prints the rule"
-    lines = "its worker had no HPQ_STORE or could not copy them; `hpq logs` prints their folder"
+    lines = "or its worker stored none (no HPQ_STORE, or an error; `hpq logs` prints their folder)"
     gives = f"; pods need a store: {POD_STORE}" if in_cluster else ""
-    return f"the trial wrote none to the directory in HPQ_OUT, or {lines}{gives}"
+    return f"the trial wrote no file to its directory HPQ_OUT, {lines}{gives}"
 
 
 def shared_file(sweep: SweepView, name: str | None) -> str:

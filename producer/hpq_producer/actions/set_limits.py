@@ -145,12 +145,12 @@ def _set_run_cap(session: Session, found: SweepView, most: int) -> str:
         verb = "cancelled" if done.dropped else "queued again"
         what = f"{trials_of(done.dropped or done.back)} {verb}"
     else:
-        what = "none cancelled"
-    line = f"; {what}, {done.trials} in total"
+        what = "no trial was cancelled"
+    line = f"; {what}; the sweep has {trials_of(done.trials)}"
     if found.sampler:
-        line = f"; {what}, {done.trials} so far"
+        line = f"; {what}; the sweep has {trials_of(done.trials)} so far"
     elif done.trials < most:
-        line += f"; `hpq add {found.id} --count {most - done.trials}` adds further ones"
+        line += f"; `hpq add {found.id} --count {most - done.trials}` adds the rest"
     if most and done.trials > most:
         line += "; trials that have started are not cancelled"
     return line

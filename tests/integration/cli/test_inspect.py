@@ -592,7 +592,7 @@ def test_every_view_counts_progress_alike_without_cancelled_trials(
     end(store, take(store, who), 0.5)
     fail(store, take(store, who), "no")
     control.cancel(sid, [12])
-    assert "7 in total" in hpq("set", sid, "run_cap=7").stderr
+    assert "has 7 trials" in hpq("set", sid, "run_cap=7").stderr
     for words in (("watch", "--once"), ("wait", "--timeout", "0"), ("ls",), ("show", sid)):
         answer = hpq(*words)
         assert re.search(r" 2/7\b", answer.stdout + answer.stderr), words

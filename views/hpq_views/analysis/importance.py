@@ -25,8 +25,9 @@ from hpq import __version__
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json, Params
 from hpq.extras import install_command
+from hpq.notice import plural
 from hpq.private_files import replace_private
-from hpq_views.text.text import clean, number, value
+from hpq_views.text.text import clean, number, trials_of, value
 
 MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown
 UNCLEAR = "unclear which parameter matters"  # what every view says, before the reason
@@ -141,8 +142,9 @@ def _noun(sweep: SweepView) -> str:
 
 def _why_none(sweep: SweepView, count: int) -> str:
     if count and count < MIN_SETS and len(sweep.varying) > 1:
-        return f"needs {MIN_SETS} different {_noun(sweep)}s, has {count}"
-    return "fewer than 2 parameters vary" if count else "no results"
+        have = f"{trials_of(count, f'different {_noun(sweep)}')} {plural(count, 'has', 'have')}"
+        return f"only {have} a result (at least {MIN_SETS} are needed)"
+    return "fewer than 2 parameters vary" if count else "no trial has a result"
 
 
 def importance_of(
@@ -173,7 +175,7 @@ def importance_of(
     columns = {name: _column([params.get(name) for params, _ in rows]) for name in names}
     varying = {name: column for name, column in columns.items() if column}
     if count < MIN_SETS or len(varying) < 2:  # one parameter always explains all
-        return Importance(sets=count, why_none=f"not computed: {_why_none(sweep, count)}")
+        return Importance(sets=count, why_none=f"not computed, since {_why_none(sweep, count)}")
     file, basis, digest = None, "", ""
     if cache is not None:
         metrics = [metric.name for metric in sweep.objectives]

@@ -264,8 +264,9 @@ def _shorter(
     new_low, new_high = max(ends[0], lowest), min(ends[1], highest)
     if not new_low < new_high:
         return None, f"{settings} have one value"
-    why = f"{settings} have {number(min(best))} to {number(max(best))}, widened by a tenth"
-    why += f" of the file's {number(leaf.low)} to {number(leaf.high)}"
+    why = f"{settings} have {number(min(best))} to {number(max(best))}, widened at each end by"
+    scale = " on a log scale" if is_log else ""
+    why += f" a tenth of the file's range ({number(leaf.low)} to {number(leaf.high)}{scale})"
     if beyond:
         why += f"; the best one is at the {beyond[0]}"
     return _with_ends(leaf, entry, new_low, new_high), why

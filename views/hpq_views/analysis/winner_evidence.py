@@ -84,7 +84,7 @@ class Winner:
         if self.gap is not None or self.confirmed:
             yield "verdict", self.confirmed or self._verdict(sid, self.gap or 0.0)
         if self.order_holds != self.stays_first:
-            text = f"the best {min(_COMPARED, self.of)} would keep their order in"
+            text = f"all of the best {min(_COMPARED, self.of)} would keep their ranks in"
             yield "order", f"{text} {self.order_holds:.0%} of repetitions"
         if self.noise is not None:
             sd = deviation(self.luck * self.noise / math.sqrt(self.replicates), 0.0)
