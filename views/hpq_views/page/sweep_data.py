@@ -202,11 +202,15 @@ def encode_progress(data: SweepData) -> dict[str, Any]:
     """Return how the best value improved, by each metric.
 
     `n` are the first trials of the settings, in the order in which they ended. `best` has pairs:
-    how many had ended, and the best value of these.
+    how many had ended, and the best value of these; None if it is infinite.
     """
     found = {name: progress_of(one, data.trials) for name, one in data.by_metric.items()}
     return {
-        name: {"n": one.order, "of": len(one.order), "best": one.best}
+        name: {
+            "n": one.order,
+            "of": len(one.order),
+            "best": [(place, finite(value)) for place, value in one.best],
+        }
         for name, one in found.items()
     }
 
