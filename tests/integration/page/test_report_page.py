@@ -420,7 +420,7 @@ def test_blocks_without_data_are_hidden(show: Open) -> None:
     shown = show(_without_metric())
     for block in ("sorted", "slices", "curves", "progress"):
         assert not shown.page.is_visible(f"#{block}"), block
-    assert "no results" in shown.text(".winner")
+    assert "no trial has a result" in shown.text(".winner")
 
 
 @pytest.mark.parametrize("data", [made(drawn_sets(40), spec=RANGES), made_front(40)])
