@@ -132,7 +132,7 @@ def test_a_trial_of_a_sweep_runs_with_its_parameters_and_the_code_as_it_is_now(l
     assert done.returncode == 0, done.stderr
     argv, _, params, folder, _ = json.loads(done.stdout.splitlines()[0])
     assert params == {"lr": 0.1, "net": {"layers": 2}} and folder == str(lab.code)
-    assert argv == ["--lr=0.1", "--net={'layers': 2}"] and "val_loss=0.25" in done.stderr
+    assert argv == ["--net={'layers': 2}", "--lr=0.1"] and "val_loss=0.25" in done.stderr
     assert stored(lab, sid) == before, "nothing is written"
     assert ids(lab.hpq("try", f"{sid}/9").stderr) == ["trial-not-found"]
     lab.code.joinpath("train.py").rename(lab.folder / "train.py")
@@ -172,7 +172,7 @@ def printed(done: subprocess.CompletedProcess[str]) -> list:
 
 def test_a_trial_runs_again_as_enqueued_after_its_code_was_edited(lab) -> None:
     sid, was = edited_since_its_trials(lab)
-    assert was == ["old", ["--lr=0.1", "--net={'layers': 2}"], "0", "beside the code"]
+    assert was == ["old", ["--net={'layers': 2}", "--lr=0.1"], "0", "beside the code"]
     before = stored(lab, sid)
     of_worker = set((lab.home / "work").iterdir())
     done = lab.hpq("try", f"{sid}/3", "--as-enqueued")
