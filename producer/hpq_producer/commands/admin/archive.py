@@ -85,7 +85,7 @@ def archive(
 ) -> None:
     """Write a sweep to one file, or restore it: parameters, events, results, curves and logs.
 
-    For sweeps that have ended, or are paused; `redis-cli --rdb` copies all of Redis at any time.
+    The sweep must have ended or be paused; `redis-cli --rdb` copies all of Redis at any time.
     The file has no checkpoints or artifacts; they stay in the store. The sweep stays in Redis:
     afterwards `hpq rm --keep-files` deletes only the sweep, `hpq rm` also its stored files.
 

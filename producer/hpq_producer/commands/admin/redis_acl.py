@@ -77,9 +77,9 @@ def redis_acl(
     LOAD, or run ACL DELUSER.
 
     --rotate ends all tokens of `hpq invite`: it changes the password, disconnects the user's
-    clients, and writes the password into its file; what a variable holds, it prints. With
+    clients, and writes the password into its file, or prints it if HPQ_REDIS_URL holds it. With
     --passwords DIR, it changes the passwords in DIR. Sweeps that run go on: the code
-    key stays. --new-code-key replaces it if a former holder must not sign code any more.
+    key stays. Add --new-code-key if a former holder must not sign code any more.
 
     Examples:
       hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL

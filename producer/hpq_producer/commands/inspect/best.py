@@ -74,8 +74,8 @@ def best(
         Option(
             min=2,
             metavar="SEEDS",
-            help="Queue a new sweep that repeats the best N trials (default 2), or the front, each"
-            " with SEEDS new seeds; for several sweeps, one for each that has some of these.",
+            help="Queue a new sweep that repeats the best N trials (at least 2), or the front, each"
+            " with SEEDS new seeds; with several sweeps, one for each that has a chosen trial.",
         ),
     ] = None,
 ) -> None:

@@ -57,9 +57,9 @@ def export(
     """Write a sweep's trials and curves for TensorBoard, MLflow or Optuna.
 
     TensorBoard's directory has a run for each trial that started, and so has MLflow's, in an
-    experiment with the sweep's id; MLflow's may have several sweeps. Optuna's study has the trials
-    that ended, with the ranges and choices of the sweep file. Optuna counts trials from 0: trial 8
-    of hpq is 7 there, and its user attribute `hpq` is the id in hpq.
+    experiment with the sweep's id; MLflow's directory may hold several sweeps. Optuna's study has
+    the trials that ended, with the ranges and choices of the sweep file. Optuna counts trials from
+    0: trial 8 of hpq is 7 there, and its user attribute `hpq` is the id in hpq.
 
     Examples:
       hpq export --to tensorboard logs

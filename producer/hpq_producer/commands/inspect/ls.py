@@ -42,7 +42,7 @@ def ls(
 ) -> None:
     """List sweeps, newest first.
 
-    `ended` is how many trials ended, of those that will: cancelled ones are in neither. A sweep is
+    `ended` counts ended trials of all trials; both numbers omit cancelled ones. A sweep is
     `waiting` while none of its trials runs or starts: no worker can, or others run first. The tags
     of its runs (`wandb.init`) are beside its own; names of runs: hpq results SWEEP.
 

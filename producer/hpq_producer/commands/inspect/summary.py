@@ -34,8 +34,8 @@ def summary(
     Several sweeps are shown side by side, and their trials in one ranking, if their metric, its
     goal and its value are the same.
 
-    --narrow prints the parameters of a next sweep: of those that matter, the range of the best
-    quarter of the settings; the others as they are.
+    --narrow prints the parameters of a next sweep: those that matter get the range of the best
+    quarter of the settings, the others do not change.
 
     Examples:
       hpq summary

@@ -35,9 +35,9 @@ def wait(
     1: a trial failed, also by divergence; the sweep was cancelled; or no trial has the metric and
     meets the constraints.
     5: the sweep is held, or the timeout passed.
-    6: no waiting trial fits its budget. `hpq run` exits by the same rule. It waits also while no
-    worker runs; --timeout ends that. Data (-o json) also has the verdict on the winner, what needs
-    you, and the next commands.
+    6: no waiting trial fits its budget. `hpq run` exits by the same rule.
+    `hpq wait` waits also while no worker runs; --timeout ends that. Data (-o json) also has the
+    verdict on the winner, what needs you, and the next commands.
 
     Examples:
       hpq wait && hpq best --yaml

@@ -72,9 +72,9 @@ def add(
 ) -> None:
     """Add trials to a sweep that runs, is paused, or has ended; it then opens again.
 
-    The trials run the sweep's own code. bayes learns from those inside the space, and suggests as
-    many as before. Prints the new trials. A set that the sweep has is not added, but printed with
-    its result.
+    The trials run the sweep's own code. bayes learns from those inside the space, and still
+    suggests as many as without them. Prints the new trials. A trial that exists is not added, but
+    printed with its result.
 
     Examples:
       hpq add digits-3f2a1 lr=0.01 optimizer=adam

@@ -55,7 +55,7 @@ def run(
         Option(
             min=1,
             max=1000,
-            help="Number of workers. Default: one per GPU, else one per core, at most 4.",
+            help="Number of workers. Default: one per GPU; without a GPU one per core, at most 4.",
         ),
     ] = None,
     gpus: GpusPerTrial = None,
