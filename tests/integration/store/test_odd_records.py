@@ -159,7 +159,7 @@ def test_every_field_of_a_record_is_decoded(redis: Redis, sweep_of, store: Trial
         "sampler": "tpe", "search": "{}", "run_cap": "9", "priority": "1", "max_parallel": "2",
         "retries": "1", "idle_s": "5", "idle_below": "1", "replicates": "2", "bundle": "b",
         "note": "n", "unstored": "2", "state": "held", "why": "alike h", "no_more": "n",
-        "returned": "7 5 stopping",
+        "returned": "7 5 stopping", "run_tags": "base",
         "constraints": '["a <= 1"]', "objectives": '[{"name":"a"},{"name":"b"}]',
     }  # fmt: skip
     redis.hset(SWEEP, mapping=more)
