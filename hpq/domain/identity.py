@@ -84,15 +84,6 @@ def digest(spec: Mapping[str, Json], seed: int, code: str) -> str:
     return blake2b(_encode([kept, seed, code]).encode(), digest_size=ID_BYTES).hexdigest()
 
 
-def same_data(one: Json, other: Json) -> bool:
-    """Return whether two parts of sweep files are the same to a digest: 3.0 differs from 3.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
-    return _encode(one) == _encode(other)
-
-
 def slug(name: str) -> str:
     """Return a name as the first part of an id: at most 40 of a-z, 0-9 and '-'; 'sweep' if none.
 

@@ -107,7 +107,8 @@ class Metric:
 
     def better(self, a: float, b: float) -> bool:
         """Return whether a is better than b; NaN is never better."""
-        return a == a and (b != b or (a < b if self.goal is Goal.MINIMIZE else a > b))
+        is_ahead = a < b if self.goal is Goal.MINIMIZE else a > b
+        return a == a and (b != b or is_ahead)  # NaN alone differs from itself
 
 
 def is_same_metric(one: Metric | None, other: Metric | None) -> bool:

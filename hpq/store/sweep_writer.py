@@ -46,10 +46,6 @@ class SweepWriter:
         self._redis, self._keys = context.redis, context.keys
         self._scripts = context.scripts
 
-    def exists(self, sid: str) -> bool:
-        """Return True if the server has a sweep of this id."""
-        return bool(self._redis.exists(self._keys.sweep(sid)))
-
     def has_bundle(self, digest: str) -> bool:
         """Return True if the server has the code snapshot of this digest."""
         return bool(self._redis.exists(self._keys.bundle(digest)))
@@ -104,7 +100,7 @@ class SweepWriter:
 
     def discard(self, sid: str) -> None:
         """Delete the rows of an enqueue that failed; a created sweep keeps its rows."""
-        if self.exists(sid):  # created, and the reply was lost
+        if self._redis.exists(self._keys.sweep(sid)):  # created, and the reply was lost
             return
         self._redis.delete(*(self._keys.sweep(sid, part) for part in (*SWEEP_PARTS, "staged")))
 
