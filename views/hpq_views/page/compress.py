@@ -1,4 +1,8 @@
-"""Compress what the dashboard answers."""
+"""Compress what the dashboard answers.
+
+Starlette's GZipMiddleware would compress the files of trials, too, and does so for a browser that
+refuses it (`gzip;q=0`).
+"""
 
 from __future__ import annotations
 

@@ -148,8 +148,9 @@ class LineChart {
   }
 
   // `lines` and `bands` in the order of drawing; a band has `low` and `high` in place of `y`.
-  // `x` and `y` have a name; `x.isWhole` has marks of whole numbers only; `y.kept` are values that no fit leaves out; `view` has the ranges
-  // that a zoom chose; `notes` stand below, after what the axis leaves out.
+  // `x` and `y` have a name; `x.isWhole` has marks of whole numbers only; `y.kept` are values that
+  // no fit leaves out; `view` has the ranges that a zoom chose; `notes` stand below, after what the
+  // axis leaves out.
   draw(shown) {
     this.shown = shown;
     this.isLate = this.isPressed; // a new plot would end the drag: its end draws
