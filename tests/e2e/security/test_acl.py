@@ -139,8 +139,8 @@ def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
     lab.ok("resume", sid)
     lab.go()
     lab.wait_over(sid)
-    for words in (("ls",), ("show", sid), ("best", sid), ("results", sid), ("workers",),
-                  ("logs", f"{sid}/1"), ("summary", sid), ("doctor",), ("user",),
+    for words in (("ls",), ("show", sid), ("show", f"{sid}/3"), ("best", sid), ("results", sid),
+                  ("workers",), ("logs", f"{sid}/1"), ("summary", sid), ("doctor",), ("user",),
                   ("audit", sid),
                   ("show", sid, "--code", lab.folder / "code-of-it"),
                   ("archive", sid, lab.folder / "it.hpq"), ("logs", f"{sid}/1", "--follow"),
