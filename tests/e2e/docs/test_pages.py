@@ -21,14 +21,7 @@ pytest.importorskip("sklearn")
 pytest.importorskip("optuna")
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(1500)]
 LIMIT_S = 1200.0  # a page is many commands; on a quiet machine README takes half a minute
-WHERE = "https://github.com/hpq-project/hpq"
-# After the clone: the environment that `make install` would fill from the package index.
-HOOK = """#!/bin/sh
-{python} -m venv --without-pip .venv
-echo '{libraries}' >"$(echo .venv/lib/python3*/site-packages)/beside.pth"
-touch .venv/.installed
-"""
-# uv tool install PATH[EXTRAS]: into such an environment, without the package index.
+# uv tool install PATH[EXTRAS], into an environment with the libraries of this one.
 UV = """#!/bin/sh
 set -e
 test "$1 $2" = "tool install"
@@ -47,23 +40,11 @@ ASK = "\nhpq ls --all --json >{folder}/sweeps.json\n"
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A git repository of this checkout as it is, whose clones have an environment."""
-    made = tmp_path / "hpq-project" / "hpq"
+def checkout(tmp_path: Path) -> Path:
+    """A checkout of hpq in the directory where the reader begins to type."""
+    made = tmp_path / "home" / "work" / "hpq"
     left_out = shutil.ignore_patterns(".*", "__pycache__", "tests", "benchmarks", "shared")
-    shutil.copytree(ROOT, made, ignore=left_out)
-    git = ["git", "-C", str(made), "-c", "user.name=a", "-c", "user.email=a@example.org"]
-    for words in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "-m", "a"]):
-        subprocess.run([*git, *words], check=True)
-    hooks = tmp_path / "template" / "hooks"
-    hooks.mkdir(parents=True)
-    (hooks / "post-checkout").write_text(HOOK.format(python=sys.executable, libraries=libraries()))
-    (hooks / "post-checkout").chmod(0o755)
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / ".gitconfig").write_text(
-        f'[init]\ntemplateDir = {hooks.parent}\n[url "{made}"]\ninsteadOf = {WHERE}\n'
-    )
-    return made
+    return shutil.copytree(ROOT, made, ignore=left_out)
 
 
 def libraries() -> str:
@@ -81,7 +62,7 @@ TYPED = [page for page in PAGES if page.stem != "slurm"]
 
 
 @pytest.mark.parametrize("page", TYPED, ids=lambda path: path.stem)
-def test_a_page_works_as_it_is_printed(page: Path, tmp_path: Path, repository: Path) -> None:
+def test_a_page_works_as_it_is_printed(page: Path, tmp_path: Path, checkout: Path) -> None:
     """Type the blocks of a page; each sweep that they start must finish without a failure."""
     tools = tmp_path / "bin"
     tools.mkdir()
