@@ -31,7 +31,7 @@ INDEX = Path(__file__).with_name("README.md")
 RAW = "https://raw.githubusercontent.com/hpq-project/hpq/main/"
 FORGE = "https://github.com/hpq-project/hpq/blob/main/docs/"  # of pages that the site leaves out
 COLUMNS = 100
-_COMMON = 3  # commands that share an option, from which on it is listed once
+_COMMON = 2  # commands that share an option, from which on it is listed once
 
 _COMMANDS = """\
 # Commands
@@ -151,10 +151,10 @@ def _shared(names: Iterable[str]) -> dict[str, str]:
 
 
 def _options(params: Sequence[Any], shared: Mapping[str, str]) -> str:
-    """Return a command's options as a list; the last item names the common ones."""
+    """Return a command's options as a list; the last item has the common ones, one name of each."""
     items = [option(param) for param in params]
     own = [text for text in items if shared.get(_names_of(text)) != text]
-    common = ", ".join(_names_of(text) for text in items if text not in own)
+    common = ", ".join(_names_of(text).partition(",")[0] for text in items if text not in own)
     return "\n".join([*own, *([item("[Common](#common-options)", common)] if common else [])])
 
 

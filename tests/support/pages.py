@@ -28,6 +28,7 @@ PAGES = [
     *sorted((ROOT / "docs" / "tutorial").glob("*.md")),
     ROOT / "producer" / "hpq_producer" / "commands" / "mcp" / "SKILL.md",
 ]
+FIRST = ROOT / "docs" / "tutorial" / "first-sweep.md"
 OUTPUT = "text"
 
 
@@ -38,6 +39,11 @@ class Block:
     language: str
     words: tuple[str, ...]
     text: str
+
+    @property
+    def is_file(self) -> bool:
+        """Return whether the reader saves the block as a file."""
+        return self.language not in ("sh", OUTPUT)
 
     @property
     def machine(self) -> str:
@@ -51,9 +57,15 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return the fenced blocks of a page, in their order."""
+    """Return the fenced blocks of a page in their order, after the files that it borrows."""
     found = FENCE.findall(page.read_text("utf-8"))
-    return [Block(language, tuple(words.split()), text) for language, words, text in found]
+    here = [Block(language, tuple(words.split()), text) for language, words, text in found]
+    return [*(block for block in blocks(FIRST) if block.is_file), *here] if borrows(page) else here
+
+
+def borrows(page: Path) -> bool:
+    """Return whether a page uses the files of First sweep."""
+    return "those of [First sweep](first-sweep.md)" in page.read_text("utf-8")
 
 
 def script(page: list[Block], folder: Path, *, cluster: bool, changed: Mapping[str, str]) -> str:

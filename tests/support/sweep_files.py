@@ -20,7 +20,7 @@ from tests.support.sweep_schema import accepts, is_beyond
 
 _BLOCK = re.compile(r"^```yaml(?: sweep\.yaml)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Their YAML is of Kubernetes, or of `hpq manifests`.
-CLUSTER_PAGES = {"choose-gpus", "kubernetes", "monitoring"}
+CLUSTER_PAGES = {"kubernetes", "monitoring"}
 # What an example of the docs leaves out.
 _REST = {
     "method": "method: random\n",
