@@ -164,7 +164,7 @@ picture: $(DEV) ## draw docs/watch.svg and docs/images/*.png from real sweeps (n
 	$(BIN)/python -m docs.images.pages
 
 SITER := .siter
-site: ## build the site of docs/ into site/; a missing page or heading is an error
+site: ## build the site of docs/ into site/, and search it; a missing page or heading is an error
 	@test -x $(SITER)/bin/python || $(PYTHON) -m venv $(SITER)
 	$(SITER)/bin/python -m pip --disable-pip-version-check install --quiet zensical==0.0.60
 	rm -rf $(SITER)/docs && cp -r docs $(SITER)/docs
@@ -172,6 +172,7 @@ site: ## build the site of docs/ into site/; a missing page or heading is an err
 	{ printf -- '---\nsearch: {exclude: true}\n---\n'; cat docs/reference/errors.md; } \
 	  >$(SITER)/docs/reference/errors.md
 	$(SITER)/bin/zensical build --clean --strict --config-file mkdocs.yml
+	@test ! -x $(BIN)/python || $(BIN)/python -m pytest -q tests/site
 
 lint: $(DEV) ## run ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
