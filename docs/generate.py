@@ -143,6 +143,11 @@ def _names_of(text: str) -> str:
     return text.removeprefix("- ").partition(":")[0]
 
 
+def _first_of(names: str) -> str:
+    """Return the first name without its value: `--output` of `--output FORMAT`, `-o FORMAT`."""
+    return "`" + re.split("[ `]", names)[1] + "`"
+
+
 def _shared(names: Iterable[str]) -> dict[str, str]:
     """Return the items that several commands share, by their names: of each name the usual one."""
     counts = Counter(option(param) for name in names for param in _listed(name))
@@ -154,7 +159,7 @@ def _options(params: Sequence[Any], shared: Mapping[str, str]) -> str:
     """Return a command's options as a list; the last item has the common ones, one name of each."""
     items = [option(param) for param in params]
     own = [text for text in items if shared.get(_names_of(text)) != text]
-    common = ", ".join(_names_of(text).partition(",")[0] for text in items if text not in own)
+    common = ", ".join(_first_of(_names_of(text)) for text in items if text not in own)
     return "\n".join([*own, *([item("[Common](#common-options)", common)] if common else [])])
 
 
