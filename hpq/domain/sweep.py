@@ -243,7 +243,7 @@ class Counts:
     @property
     def progress(self) -> tuple[int, float]:
         """Number of trials that ended, and that ended or will; cancelled ones are in neither."""
-        return self.ended - self.cancelled, self.planned - self.cancelled
+        return self.ended - self.cancelled, self.planned - self.cancelled or self.planned  # 0/12
 
     def of(self, state: TrialState) -> int:
         """The count of one state."""

@@ -602,6 +602,19 @@ def test_every_view_counts_progress_alike_without_cancelled_trials(
     assert (record["planned"], record["total"]) == (7, 12)
 
 
+def test_every_view_counts_the_trials_of_a_sweep_that_was_cancelled_before_any_ended(
+    hpq: Hpq, sweep_of: MakeSweep, control: SweepControl
+) -> None:
+    sid = sweep_of(12).id
+    control.cancel(sid)
+    for words in (("watch", "--once"), ("wait",), ("ls",), ("show", sid)):
+        answer = hpq(*words)
+        assert re.search(r"\b0/12\b", answer.stdout + answer.stderr), words
+        assert "12 cancelled" in answer.stdout + answer.stderr, words
+    (record,) = json.loads(hpq("ls", "--json").stdout)
+    assert (record["planned"], record["total"]) == (12, 12)
+
+
 def test_wait_names_the_pause_of_a_sweep_rather_than_missing_workers(
     hpq: Hpq, sweep_of: MakeSweep
 ) -> None:

@@ -162,7 +162,7 @@ def test_the_verdict_comes_first_and_running_trials_are_shown(size: tuple[int, i
 
 def test_cancelled_trials_are_no_progress_and_counts_have_separators() -> None:
     (head, *_) = _text(_scene(counts=Counts(cancelled=4), stored=StoredState.CANCELLED))
-    assert "━━━━━━━━━━━━ 0/0  4 cancelled" in head
+    assert "············ 0/4  4 cancelled" in head
     (head, *_) = _text(_scene(counts=Counts(queued=3, finished=1, pruned=2, cancelled=4)))
     assert "━━━━━━······ 3/6  3 queued" in head
     (head, *_) = _text(_scene(counts=Counts(queued=1145, finished=1855)), 140, 40)

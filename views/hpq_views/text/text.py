@@ -180,7 +180,7 @@ def planned(counts: Counts) -> str:
 
 
 def progress(counts: Counts) -> str:
-    """Return `3/7`: how many trials ended, of those that will; cancelled ones are in neither."""
+    """Return `3/7`: how many trials ended, of those that will (`Counts.progress`)."""
     return f"{counts.progress[0]:,}/{planned(counts)}"
 
 

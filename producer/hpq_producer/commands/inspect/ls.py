@@ -42,9 +42,9 @@ def ls(
 ) -> None:
     """List sweeps, newest first.
 
-    `ended` counts ended trials of all trials; both numbers omit cancelled ones. A sweep is
-    `waiting` while none of its trials runs or starts: no worker can, or others run first. The tags
-    of its runs (`wandb.init`) are beside its own; names of runs: hpq results SWEEP.
+    `ended` counts ended trials of all trials; both numbers omit cancelled ones, unless all are. A
+    sweep is `waiting` while none of its trials runs or starts: no worker can, or others run first.
+    The tags of its runs (`wandb.init`) are beside its own; names of runs: hpq results SWEEP.
 
     Examples:
       hpq ls --where 'state in [running, waiting]'
