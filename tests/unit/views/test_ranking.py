@@ -127,6 +127,28 @@ def test_replicates_count_once_in_a_median_as_in_the_ranking() -> None:
     assert sorted(summary.typical) == sorted(ranking.groups[n].mean for n in ranking.order)
 
 
+def test_replicates_count_once_in_effects_with_their_mean() -> None:
+    losses = (0.1, 0.5, 0.2, 0.2, 0.9, 0.9, 0.4, 0.6)
+    trials = [
+        replace(
+            TRIALS[0],
+            id=replace(TRIALS[0].id, number=n),
+            params={"learning_rate": 0.1, "max_depth": 1 + (n > 4)},
+            objective=loss,
+        )
+        for n, loss in enumerate(losses, 1)
+    ]
+    summary = SweepSummary(replace(SWEEP, replicates=2)).add(trials)
+    (found,) = summary.effects
+    assert [(x.label, x.count, x.median) for x in found.levels] == [
+        ("1", 2, pytest.approx(0.25)),
+        ("2", 2, pytest.approx(0.7)),
+    ]
+    lines = [plain(line) for line in effect_lines(summary, 80)]
+    assert "of 4 settings (8 runs)" in lines
+    assert sum("2 settings" in line for line in lines) == 2
+
+
 def test_results_say_why_a_trial_was_pruned() -> None:
     why = Pruning(rule="median", band=3, rank=5, n=6, threshold=0.5, value=0.9)
     one = replace(TRIALS[0], state=TrialState.PRUNED, pruning=why)

@@ -21,18 +21,20 @@ from hpq_views.analysis.importance import Importance, importance_of
 from hpq_views.analysis.space import are_numbers
 from hpq_views.text.text import clean, number, trials_of, value
 
-MIN_TRIALS_FOR_EFFECTS = 4  # finished trials
+MIN_TRIALS_FOR_EFFECTS = 4  # finished trials, or settings of replicates
 _MAX_VALUES = 8  # per parameter; more numbers are grouped into quarters
 _QUARTERS = 4
 _MOST_RECORDS = 100  # of provenance
 _MOST_SETS = 10_000  # results whose parameters are kept, drawn at random of more
 _MOST_FAILED = 1_000  # failed trials of a kind whose parameters are kept
 _CHANCE = 0.05  # of so common a value if failures had no cause among the parameters
+# Parameters, result, whether the trial finished, the first trial of its setting.
+_Set = tuple[dict[str, Json], float, bool, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """One value of a parameter, or a range of values, and the objectives of its trials."""
+    """One value of a parameter, or a range of values, and the results of its trials or settings."""
 
     label: str
     count: int
@@ -115,7 +117,7 @@ class SweepSummary:
     ran_on: set[str] = field(default_factory=set)  # digests of provenance records
     states: Counter[TrialState] = field(default_factory=Counter)
     diverged: int = 0
-    _sets: list[tuple[dict[str, Json], float, bool]] = field(default_factory=list)  # True: finished
+    _sets: list[_Set] = field(default_factory=list)
     _rng: random.Random = field(default_factory=lambda: random.Random(0))
     _failed: dict[tuple[str, str], FailureGroup] = field(default_factory=dict)
     _took: dict[TrialState, array[int]] = field(default_factory=dict)  # duration, step, duration, …
@@ -193,7 +195,8 @@ class SweepSummary:
         count = len(self.objectives)
         at = count - 1 if count <= _MOST_SETS else self._rng.randrange(count)
         if at < _MOST_SETS:
-            self._sets[at : at + 1] = [(self._varied(trial), objective, is_finished)]
+            first = first_of_set(self.sweep, trial.id.number)
+            self._sets[at : at + 1] = [(self._varied(trial), objective, is_finished, first)]
 
     def _varied(self, trial: TrialView) -> dict[str, Json]:
         """Return a trial's values of the parameters that vary; a condition may omit some."""
@@ -209,8 +212,7 @@ class SweepSummary:
     @property
     def typical(self) -> Sequence[float]:
         """The results of finished trials; of replicates, the mean of each setting, as ranked."""
-        means = [math.fsum(v / len(some) for v in some) for some in self.runs.values()]
-        return means or self.results
+        return [_mean(some) for some in self.runs.values()] or self.results
 
     @property
     def typical_of(self) -> str:
@@ -222,8 +224,13 @@ class SweepSummary:
 
     @property
     def counted(self) -> str:
-        """`of 90 finished trials; 10 pruned not counted`, for effects; "" if all trials count."""
-        count = sum(is_finished for *_, is_finished in self._sets)
+        """`of 90 finished trials; 10 pruned not counted`, for effects; "" if all trials count.
+
+        Of replicates, as `typical_of`.
+        """
+        if self.runs:
+            return f"of {self.typical_of}"
+        count = sum(is_finished for _, _, is_finished, _ in self._sets)
         drawn = f"{count:,} drawn of " if count < len(self.results) else ""
         finished = plural(len(self.results), "finished trial")
         all_ = f"of {drawn}{len(self.results):,} {finished}{self.pruned}"
@@ -262,7 +269,7 @@ class SweepSummary:
     @property
     def importance(self) -> Importance:
         """Which parameter matters."""
-        sets, objectives = [s for s, *_ in self._sets], [o for _, o, _ in self._sets]
+        sets, objectives = [s for s, *_ in self._sets], [o for _, o, *_ in self._sets]
         found = importance_of(self.sweep, sets, objectives, self.cache, may_lag=self.may_lag)
         is_drawn = len(sets) < len(self.objectives)
         return replace(found, of=len(self.objectives)) if is_drawn else found
@@ -271,17 +278,25 @@ class SweepSummary:
     def effects(self) -> list[Effect]:
         """The effect of each varying parameter on finished trials, the largest first.
 
-        None of too few trials.
+        Replicates count once, with their mean. None of too few trials.
         """
-        rows = [(some, objective) for some, objective, is_finished in self._sets if is_finished]
+        if self.runs:
+            settings = {first: some for some, *_, first in self._sets}
+            rows = [(some, _mean(self.runs[first])) for first, some in settings.items()]
+        else:
+            rows = [(some, result) for some, result, is_finished, _ in self._sets if is_finished]
         if len(rows) < MIN_TRIALS_FOR_EFFECTS:
             return []
         found = [
             effect(name, [some[name] for some, _ in rows if name in some],
-                   [objective for some, objective in rows if name in some])
+                   [result for some, result in rows if name in some])
             for name in self.sweep.varying
         ]  # fmt: skip
         return sorted((e for e in found if e), key=lambda e: -e.size)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(v / len(values) for v in values)
 
 
 def summaries_of(

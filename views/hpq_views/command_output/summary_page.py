@@ -141,7 +141,8 @@ def effect_lines(
     wide = max(width(e.param) for e in shown)
     label = max(width(level.label) for e in shown for level in e.levels)
     scale = scale_of([level.median for e in shown for level in e.levels])
-    most = max(width(_number_of(level)) for e in shown for level in e.levels)
+    what = "setting" if summary.runs else "trial"
+    most = max(width(_number_of(level, what)) for e in shown for level in e.levels)
     medians = max(width(measure(level.median)) for e in shown for level in e.levels)
     room = min(_BAR, columns - wide - label - medians - most - 4 * 2)
     room = room if room >= _LEAST_BAR else 0
@@ -151,8 +152,8 @@ def effect_lines(
         yield [Span(f"({words})", Style.DIM)]
 
 
-def _number_of(level: Level) -> str:
-    shown = trials_of(level.count)
+def _number_of(level: Level, what: str) -> str:
+    shown = trials_of(level.count, what)
     if level.count > 2:
         shown += f", mean {measure(level.mean)}"
     return shown
@@ -164,6 +165,7 @@ def _one(
     wide, label, number = sizes
     metric = summary.sweep.metric
     medians = [level.median for level in effect.levels]
+    what = "setting" if summary.runs else "trial"
     best = max(medians) if metric and metric.goal is Goal.MAXIMIZE else min(medians)
     for i, level in enumerate(effect.levels):
         name = effect.param if i == 0 else ""
@@ -172,7 +174,7 @@ def _one(
             Span(f"{pad(name, wide)}  {pad(level.label, label)}  "),
             Span(pad(measure(level.median), number, right=True), style),
             *([Span(f"  {pad(bar(level.median, scale, room), room)}", Style.CYAN)] if room else []),
-            Span(f"  {_number_of(level)}", Style.DIM),
+            Span(f"  {_number_of(level, what)}", Style.DIM),
         ]
 
 
@@ -343,11 +345,12 @@ def print_summary_data(session: Session, sweep: SweepView, output: Format, *, to
 
 
 def _effects_record(summary: SweepSummary) -> list[dict[str, Any]]:
+    counted = "settings" if summary.runs else "trials"
     return [
         {
             "param": e.param,
             "levels": [
-                {"value": x.label, "trials": x.count, "median": x.median, "mean": x.mean}
+                {"value": x.label, counted: x.count, "median": x.median, "mean": x.mean}
                 for x in e.levels
             ],
         }
