@@ -442,6 +442,15 @@ def test_the_policy_admits_two_scripts_by_their_hash_and_no_eval(show: Open) -> 
     assert shown.page.evaluate("typeof Plotly") == "object"
 
 
+def test_a_browser_that_announces_no_paint_draws_the_charts(
+    tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    file, opened = tmp_path / "page.html", tab()
+    file.write_text(render.sweep_page([made(SETS_OF_ARTICLE)]), "utf-8")
+    opened.page.add_init_script("window.requestAnimationFrame = () => 0")
+    assert opened.open(file.as_uri()).count("#sorted-plot .trace") > 0
+
+
 def test_replicates_and_a_trial_that_never_ran_are_shown(show: Open) -> None:
     data = made(SETS_OF_ARTICLE)
     queued = TrialView(

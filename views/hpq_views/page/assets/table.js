@@ -510,6 +510,7 @@ const repaint = () => {
 };
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
 
+const LATE = 2000; // ms until charts are drawn before the first paint
 async function loadPlotly() {
   const script = el('script');
   if ($('#plotly')) script.textContent = await inflate($('#plotly'));
@@ -530,7 +531,11 @@ async function start() {
     S.all.forEach(prepare);
     follow();
     if (document.body.dataset.live) poll();
-    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    // The first paint, which a browser of a busy machine may not announce for minutes.
+    await new Promise((done) => {
+      requestAnimationFrame(() => setTimeout(done));
+      setTimeout(done, LATE);
+    });
     await loadPlotly();
     refresh('draw');
     refresh('mark');
