@@ -85,6 +85,42 @@ def test_pages_and_patches_are_compressed_if_the_browser_accepts_that(
     assert "content-encoding" not in served.get(file, **{"Accept-Encoding": "gzip"})[1]
 
 
+def test_pages_share_their_scripts_and_styles_which_a_browser_keeps(
+    serve, sweep_of, begin, store: TrialStore
+) -> None:
+    sid = sweep_of(1).id
+    end(store, begin(0.5), 0.5)
+    served = serve()
+    for path in ("/", "/workers", f"/sweep/{sid}", f"/sweep/{sid}/1"):
+        _, headers, text = served.get(path)
+        assert "<script>" not in text and "<style>" not in text, path
+        assert "script-src 'self';" in headers["content-security-policy"]
+        found = re.findall(r' (?:src|href)="(/[a-z]+\.(?:js|css)\?v=[0-9a-f]{16})"', text)
+        assert {".css", ".js"} == {Path(urlsplit(one).path).suffix for one in found}, path
+        for address in found:
+            status, kept, _ = served.get(address, **{"Accept-Encoding": "gzip"})
+            assert status == 200 and kept["cache-control"] == "max-age=86400", address
+            assert kept["content-type"].startswith(("text/javascript", "text/css"))
+
+
+def test_a_poll_has_only_the_parts_that_changed(
+    serve, sweep_of, begin, report, store: TrialStore
+) -> None:
+    sid, claim = sweep_of(3).id, begin(0.5)
+    served = serve()
+    opened = served.moment(sid)
+    report(claim, 2, 0.6)
+    grown = served.patch(sid, opened)
+    assert grown["trials"]["step"] == [2]
+    assert grown.keys().isdisjoint(("head", "names", "metrics", "winner", "scale"))
+    end(store, claim, 0.6)
+    won = served.patch(sid, grown["at"])
+    assert won.keys() >= {"head", "winner", "scale"} and won.keys().isdisjoint(("metrics", "by"))
+    claim = begin(0.1)
+    assert "head" not in served.patch(sid, won["at"])
+    assert served.patch(sid, grown["at"])["head"] == won["head"], "for a tab that missed it"
+
+
 def test_a_trial_has_its_log_a_file_and_its_curves_at_addresses_of_their_own(
     serve, environ, tmp_path, sweep_of, store, who, keys, redis
 ) -> None:

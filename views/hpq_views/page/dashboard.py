@@ -46,14 +46,12 @@ from hpq_views.page.curve_reads import read_more
 from hpq_views.page.curves import pack_curves, points_of
 from hpq_views.page.live import Listing, LiveSweep, Polled
 from hpq_views.page.render import (
+    SHARED,
     live_policy,
-    page_script,
-    page_style,
     part,
-    plotly_gzip,
+    shared_file,
     sweep_page,
     template,
-    uplot_gzip,
 )
 from hpq_views.page.sweep_data import SweepData
 from hpq_views.page.trial_data import PICTURES
@@ -121,10 +119,9 @@ class Dashboard:
             "/curves/{sid}": self._curves,
             "/table/{sid}": self._table,
         }
-        others = {
+        others: dict[str, Callable[[Request], Response]] = {
             f"{_TRIAL}/file/{{name:path}}": self._file,
-            "/plotly.js": lambda _: _library(plotly_gzip()),
-            "/uplot.js": lambda _: _library(uplot_gzip()),
+            **{f"/{name}": partial(_shared_file, name) for name in SHARED},
             "/livez": lambda _: PlainTextResponse("ok\n"),
         }
         routes = {path: partial(compressed, page) for path, page in pages.items()} | others
@@ -197,8 +194,7 @@ class Dashboard:
                 title=title,
                 path=request.url.path,
                 access=self._actions.access,
-                style=page_style(),
-                script=Markup(page_script(kind)),
+                kind=kind,
                 listing=Markup(shown.html),
             )
         return HTMLResponse(page)
@@ -321,9 +317,10 @@ class Dashboard:
         return part("listing", columns, rows, "No worker is running: hpq worker", False, "")
 
 
-def _library(script: bytes) -> Response:
+def _shared_file(name: str, _: Request) -> Response:
+    kind = "text/css" if name.endswith(".css") else "text/javascript"
     headers = {"Content-Encoding": "gzip", "Cache-Control": "max-age=86400"}
-    return Response(script, media_type="text/javascript", headers=headers)
+    return Response(shared_file(name), media_type=kind, headers=headers)
 
 
 def _asked_host(request: Request) -> SplitResult:

@@ -18,7 +18,7 @@ from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_views.page.curve_reads import step_metrics
 from hpq_views.page.curves import pack_curves
-from hpq_views.page.render import comparison_row, sweep_head
+from hpq_views.page.render import comparison_row, part
 from hpq_views.page.sweep_data import (
     SweepData,
     encode_moves,
@@ -113,6 +113,7 @@ class LiveSweep(Polled):
         self._changed_ms = 0  # the newest moment with a change
         self._changed: dict[int, int] = {}  # the same of each trial that changed since the first
         self._moved: dict[int, int] = {}  # the same of those that came to a front or left it
+        self._parts: dict[str, tuple[Any, int]] = {}  # the same of what a page has once
         self._computed_s = 0.0  # when what takes seconds was computed, inf: it is being computed
         self._computed: Sequence[TrialView] = ()  # of these trials
 
@@ -123,6 +124,7 @@ class LiveSweep(Polled):
             self._known, self._computed_s = data.importances, time.monotonic()
             self.data, self._computed = replace(data, known=self._known), data.trials
             self._first = self._changed_ms = self.data.status.at_ms
+            self._keep_parts()
             return
         old = self.data
         self.data = read_changes(self._reader, self._settings, old, self._known)
@@ -149,6 +151,25 @@ class LiveSweep(Polled):
         varying = self.data.sweep.varying != old.sweep.varying
         if began or varying or self.data.is_log != old.is_log:  # the axes change
             self._first = self.data.status.at_ms
+        self._keep_parts()
+
+    def _keep_parts(self) -> None:
+        """Keep what a page has once, beside its trials, with the moment of its last change."""
+        data = self.data
+        parts = {
+            "winner": data.winner.trial if data.winner else 0,
+            "names": [clean(name) for name in data.names],
+            "scale": encode_scale(data),
+            "objectives": encode_objectives(data),
+            "metrics": data.metrics,
+            "by": step_metrics(data.trials, data.metrics),
+            "system": data.system,
+            "row": list(comparison_row(data).values()),
+            "head": part("head", data, self._acts),
+        }
+        for name, now in parts.items():
+            if name not in self._parts or self._parts[name][0] != now:
+                self._parts[name] = now, data.status.at_ms
 
     def _compute(self, data: SweepData) -> None:
         """Compute what takes seconds while polls are answered."""
@@ -166,26 +187,19 @@ class LiveSweep(Polled):
             return None
         moved = [number for number, ms in self._moved.items() if ms > at]
         changed = [t for t in self.data.trials if self._changed.get(t.id.number, 0) > at]
-        return self._patch(changed, moved)
+        parts = {name: now for name, (now, ms) in self._parts.items() if ms > at}
+        return self._patch(changed, moved) | parts
 
     def _patch(self, trials: Sequence[TrialView], moved: Sequence[int]) -> dict[str, Any]:
-        """Return trials with their curves, and the first screen."""
+        """Return trials with their curves and places."""
         data = self.data
         changed = [*moved, *(t.id.number for t in trials)]
         curves = {t.id.number: data.curves.get(t.id.number, ()) for t in trials}
         return {
             "at": data.status.at_ms,
-            "winner": data.winner.trial if data.winner else 0,
-            "names": [clean(name) for name in data.names],
             "standing": encode_moves(data, encode_standing(data), changed),
             "progress": encode_moves(data, encode_progress(data), changed),
-            "scale": encode_scale(data),
-            "objectives": encode_objectives(data),
-            "metrics": data.metrics,
-            "by": step_metrics(data.trials, data.metrics),
-            "system": data.system,
+            "meta": part("meta", data, True),
             "trials": encode_trials(data.sweep, trials, data.names, data.rivals),
             "curves": pack_curves(curves, data.is_log, data.points, data.longest),
-            "row": list(comparison_row(data).values()),
-            "head": sweep_head(data, acts=self._acts),
         }

@@ -49,12 +49,13 @@ from hpq_views.why.waiting import explain_waiting
 _MOST_BARS, _MOST_PARAMS = 7, 12  # on the first screen
 _MOST_FILES = 500  # rows; `hpq get` lists all
 _CHARTS = ("lines", "parallel", "curves", "charts", "progress", "overlay", "table")
-_SCRIPTS = {  # of each page; those of the dashboard load uPlot from its own address
+_SCRIPTS = {  # of each page; those of the dashboard load uPlot beside them
     "report": ("uplot.min", "core", "address", *_CHARTS, "trial", "pages"),
     "sweep": ("core", "address", "live", "act", *_CHARTS),
     "listing": ("core", "address", "live"),
     "trial": ("core", "address", "live", "act", "lines", "trial"),
 }
+SHARED = ("plotly.js", "uplot.js", "page.css", "sweep.js", "listing.js", "trial.js")
 _POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src {images};"
     " base-uri 'none'; form-action 'none'"
@@ -68,7 +69,7 @@ def sweep_page(sweeps: Sequence[SweepData], *, access: str = "", acts: bool = Fa
     `access` is what the dashboard's page says of its rights; `acts`: it has buttons.
     """
     is_live = bool(access)
-    script = page_script("sweep" if is_live else "report")
+    script = "" if is_live else page_script("report")
     own = f"'{_sha256(plotly())}' '{_sha256(script.encode())}'"
     data = json.dumps([encode_sweep(one) for one in sweeps], allow_nan=False).encode()
     return template("sweep.html").render(
@@ -77,7 +78,7 @@ def sweep_page(sweeps: Sequence[SweepData], *, access: str = "", acts: bool = Fa
         is_live=is_live,
         acts=acts,
         access=access,
-        style=page_style(),
+        style="" if is_live else Markup(page_style()),
         script=Markup(script),
         data=_packed(data),
         pages=[
@@ -97,11 +98,6 @@ def comparison_row(data: SweepData) -> dict[str, str]:
         data.summary, data.status.best, _state_of(data.status), data.importance
     )
     return {"sweep": data.sweep.id, **cells}
-
-
-def sweep_head(data: SweepData, *, acts: bool) -> str:
-    """Return the first screen of a sweep as HTML, with buttons if the page acts."""
-    return part("head", data, acts)
 
 
 def part(name: str, *values: object) -> str:
@@ -150,6 +146,7 @@ def _environment() -> Environment:
     found.filters |= {"clean": clean, "duration": duration, "value": value}
     found.filters |= {"iso": iso, "clock": clock, "flatten": flatten, "plain": plain, "size": size}
     found.globals |= {
+        "address_of": address_of,
         "plural": plural,
         "lead_of": lead_of,
         "counts_of": state_counts,
@@ -214,15 +211,15 @@ def page_script(page: str) -> str:
     return "'use strict';{" + "".join(asset(f"{name}.js") for name in _SCRIPTS[page]) + "}"
 
 
-def page_style() -> Markup:
+def page_style() -> str:
     """Return the styles of all pages."""
-    return Markup(asset("uplot.min.css") + asset("page.css"))
+    return asset("uplot.min.css") + asset("page.css")
 
 
 def live_policy() -> str:
-    """Return the policy of the dashboard's pages: scripts, pictures and answers of its own only."""
-    own = " ".join(f"'{_sha256(page_script(p).encode())}'" for p in _SCRIPTS if p != "report")
-    policy = _POLICY.format(scripts=f"'self' {own}", images=f"'self' {_IMAGES}")
+    """Return the policy of the dashboard's pages: all that they load is its own."""
+    policy = _POLICY.format(scripts="'self'", images=f"'self' {_IMAGES}")
+    policy = policy.replace("style-src", "style-src 'self'")
     return f"{policy}; connect-src 'self'; frame-ancestors 'none'"
 
 
@@ -239,9 +236,23 @@ def plotly_gzip() -> bytes:
 
 
 @cache
-def uplot_gzip() -> bytes:
-    """Return uPlot compressed."""
-    return gzip.compress(asset("uplot.min.js").encode(), 9, mtime=0)
+def shared_file(name: str) -> bytes:
+    """Return a file that the dashboard's pages share, one of SHARED, compressed."""
+    if name == "plotly.js":
+        return plotly_gzip()
+    if name == "uplot.js":
+        text = asset("uplot.min.js")
+    elif name == "page.css":
+        text = page_style()
+    else:
+        text = page_script(name.removesuffix(".js"))
+    return gzip.compress(text.encode(), 9, mtime=0)
+
+
+@cache
+def address_of(name: str) -> str:
+    """Return the address of a shared file, which another version of hpq has at another address."""
+    return f"/{name}?v={hashlib.sha256(shared_file(name)).hexdigest()[:16]}"
 
 
 def _sha256(script: bytes) -> str:

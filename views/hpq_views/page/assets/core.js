@@ -187,6 +187,7 @@ function prepare(d) {
         },
       ];
   for (const [k, axis] of d.axes.entries()) axis.values ??= t.p[k];
+  d.names ??= d.axes.map((axis) => axis.name); // the order in which patches have parameters
   if (shown) d.axes.sort((a, b) => b.share - a.share);
   if (d.curve) return;
   d.curve = unpack(d.curves);

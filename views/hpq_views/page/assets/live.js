@@ -2,7 +2,7 @@
 const LIVE = document.body.dataset.live; // the path that answers polls
 // The browser has the token as a cookie: a link that is copied from here has none.
 if (location.search) history.replaceState(null, '', location.pathname + location.hash);
-const clock = () => new Date().toLocaleTimeString();
+const clock = () => localTime(new Date());
 const updated = el('span'); // outside the live region, which would be read aloud each second
 $('#live').after(updated);
 const say = (text) => {
@@ -22,44 +22,43 @@ function reordered(old, { moved, to, of, best, ...columns }) {
   return found;
 }
 function apply(d, patch) {
-  const t = d.trials;
-  patch.trials.n.forEach((n, k) => {
+  // `parts` are those that changed; the first screen waits, as `d.head`, until it is shown
+  const t = d.trials,
+    { trials, curves: news, standing, progress, objectives, ...parts } = patch;
+  Object.assign(d, parts, objectives);
+  trials.n.forEach((n, k) => {
     let i = d.at_of.get(n);
     if (i === undefined) {
       i = t.n.length;
       d.at_of.set(n, i);
     }
-    for (const [name, column] of Object.entries(patch.trials))
+    for (const [name, column] of Object.entries(trials))
       if (name !== 'p') t[name][i] = column[k];
     for (const axis of d.axes)
-      axis.values[i] = patch.trials.p[patch.names.indexOf(axis.name)]?.[k] ?? null;
+      axis.values[i] = trials.p[d.names.indexOf(axis.name)]?.[k] ?? null;
   });
   const first = d.sets.get(d.first);
   if (first?.isFine) first.isOld = true;
-  else for (const [n, curve] of unpack(patch.curves)) d.curve.set(n, curve);
-  d.curves.per = Math.max(d.curves.per, patch.curves.per);
-  Object.assign(d, patch.objectives);
-  d.winner = patch.winner;
-  d.scale = patch.scale;
-  for (const what of ['standing', 'progress'])
-    for (const [name, now] of Object.entries(patch[what]))
+  else for (const [n, curve] of unpack(news)) d.curve.set(n, curve);
+  d.curves.per = Math.max(d.curves.per, news.per);
+  for (const [what, orders] of Object.entries({ standing, progress }))
+    for (const [name, now] of Object.entries(orders))
       d[what][name] = reordered(d[what][name], now);
-  d.metrics = patch.metrics;
-  d.by = patch.by;
-  d.system = patch.system;
-  d.at = patch.at;
   prepare(d);
   // The other metrics are read anew.
   for (const name of d.sets.keys()) if (name !== d.first) d.sets.get(name).isOld = true;
   keep();
   later();
   whenCalm(() => {
-    morph($(`.sweep[data-sweep="${d.id}"]`), partsOf(patch.head));
-    $$(`nav tr[data-of="${d.id}"] td`)
-      .slice(1)
-      .forEach((cell, k) => {
-        cell.textContent = patch.row[k + 1];
-      });
+    const first = $(`.sweep[data-sweep="${d.id}"]`),
+      now = partsOf(d.meta + (d.head ?? ''));
+    if (d.head) morph(first, now);
+    else morph($('.meta', first), $('.meta', now));
+    const cells = d.row ? $$(`nav tr[data-of="${d.id}"] td`) : [];
+    cells.forEach((cell, k) => {
+      if (k) cell.textContent = d.row[k]; // the first one is a link
+    });
+    d.head = d.row = null;
     hideBlanks($('nav'));
     if (d !== S.d) return;
     for (const block of [table, failures, curves, panel]) (block.draw ?? block.mark)();
