@@ -13,7 +13,7 @@ from hpq.domain.usage import short
 from hpq.notice import plural
 
 HOUR_MS = 3_600_000
-NEAR = 0.8  # of a budget's hours; lua/lib/prelude.lua tells once
+NEAR = 0.8  # of a budget's hours; lua/lib/budget.lua tells once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

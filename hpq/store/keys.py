@@ -8,10 +8,11 @@ of a store of files.
 P:sweeps        zset  sweep id → created_ms
 P:digests       hash  sweep digest → sweep id, to find a sweep that is queued already
 P:last          hash  owner → id of the last sweep
-P:settle        hash  run_id of the server and since when the reaper trusts it; demand:Q → running +
-                      claimable trials of queue Q; booked:Q → when the reaper corrected that;
-                      counted:Q → when it last read all open sweeps of Q, and held:Q → how many
-                      were held; newest_ms: a time up to which the data are complete
+P:server        hash  run_id of the server and since when the reaper trusts it; newest_ms: a time
+                      up to which the data are complete
+P:queues        hash  demand:Q → running + claimable trials of queue Q; booked:Q → when the reaper
+                      corrected that; counted:Q → when it last read all open sweeps of Q, and
+                      held:Q → how many were held
 P:restarts      zset  newest_ms of the data that a restarted server had → when a script noticed the
                       restart, ms; the newest 100
 P:spent         hash  owner → GPU-ms used since the first limit of any owner was set
@@ -125,7 +126,8 @@ class Keys:
     sweeps = _fixed("sweeps")
     digests = _fixed("digests")
     last = _fixed("last")
-    settle = _fixed("settle")
+    server = _fixed("server")
+    queues = _fixed("queues")
     restarts = _fixed("restarts")
     counters = _fixed("counters")
     spent = _fixed("spent")

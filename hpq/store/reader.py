@@ -84,13 +84,13 @@ class StoreReader:
         """
 
         def add(pipe: Any) -> None:
-            pipe.hget(self._keys.settle, "newest_ms")
+            pipe.hget(self._keys.server, "newest_ms")
             pipe.zrangebyscore(self._keys.restarts, f"({seen_ms}", "+inf", start=0, num=1)
 
         found = yield add
-        newest = answered(self._keys.settle, found[0])
+        newest = answered(self._keys.server, found[0])
         restarts = answered(self._keys.restarts, found[1])
-        with decoding(f"{self._keys.settle}: field newest_ms"):
+        with decoding(f"{self._keys.server}: field newest_ms"):
             newest_ms = moment(newest or 0)
         if newest_ms < seen_ms:  # no restart was recorded yet
             return newest_ms, newest_ms

@@ -29,7 +29,17 @@ UNFINISHED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire aft
 
 # The parts of lua/lib before every script, in this order, and those that only some scripts need:
 # `memory` is that of scripts that a full server must not refuse.
-_PRELUDE = ("prelude", "owners", "sweeps", "workers", "points", "files", "moves")
+_PRELUDE = (
+    "prelude",
+    "budget",
+    "demand",
+    "owners",
+    "sweeps",
+    "workers",
+    "points",
+    "files",
+    "moves",
+)
 _SHARED: Mapping[str, tuple[str, ...]] = {
     "attach_files": ("memory",),
     "beat": ("memory", "ends", "early_termination", "reports"),
@@ -47,7 +57,7 @@ _SHARED: Mapping[str, tuple[str, ...]] = {
     "set_run_cap": ("memory", "ends"),
     "suggest": ("memory",),
 }
-_ALWAYS = {"prelude", "moves", "memory"}
+_ALWAYS = {"prelude", "demand", "moves", "memory"}
 
 
 @cache

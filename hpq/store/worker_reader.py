@@ -25,7 +25,7 @@ SILENT = 0.5  # of a lease without a heartbeat: heartbeats are a sixth of a leas
 _NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\Z")  # of a worker: host, pid, 4 hex digits
 _CONNECTED = ("idle", "busy", "draining", "drained")  # states of a worker that sends heartbeats
 _DIGITS = 20  # no count has more
-_DEMAND = "demand:"  # of a queue, in the hash `settle`
+_DEMAND = "demand:"  # of a queue, in the hash P:queues
 _HELD = "held:"  # number of sweeps of a queue, there too
 _ENDED = "ended:"  # of attempts, in the hash `counters`
 
@@ -91,14 +91,14 @@ class WorkerReader:
             RedisError: the server does not answer.
         """
         pipe = self._redis.pipeline(transaction=False)
-        pipe.hgetall(self._keys.settle)
+        pipe.hgetall(self._keys.queues)
         pipe.hgetall(self._keys.counters)
         pipe.info("memory")
         pipe.info("persistence")
         answers: list[Any] = pipe.execute()
-        settled, counters, memory, persistence = answers
+        queues, counters, memory, persistence = answers
         live, counted = self.live(), _counts(counters)
-        demand = _queues(settled)
+        demand = _of_queues(queues)
         limit = memory.get("maxmemory", 0)
         aof_ok = persistence.get("aof_enabled") and persistence.get("aof_last_write_status") == "ok"
         waiting, running = self._trials(list(demand))
@@ -106,7 +106,7 @@ class WorkerReader:
             demand=demand,
             waiting=waiting,
             running=running,
-            held=_queues(settled, _HELD),
+            held=_of_queues(queues, _HELD),
             gpu_ms=self._gpu_ms(),
             workers=Counter((worker.queue, worker.state) for worker in live),
             gpu_util=_gpu_util(live),
@@ -234,9 +234,9 @@ class OwnerReader:
 
     def _running(self) -> Counter[str]:
         """Return how many trials of each owner run, in all queues."""
-        settled: Any = self._redis.hgetall(self._keys.settle)
+        queues: Any = self._redis.hgetall(self._keys.queues)
         pipe = self._redis.pipeline(transaction=False)
-        for queue in _queues(settled):
+        for queue in _of_queues(queues):
             pipe.hgetall(self._keys.queue(queue, "busy"))
         running = Counter[str]()
         for busy in pipe.execute():
@@ -264,11 +264,11 @@ def _counts(row: Row) -> dict[str, int]:
     }
 
 
-def _queues(settled: Row, what: str = _DEMAND) -> dict[str, int]:
-    """Return the demand of each queue, or another figure, from the hash `settle`."""
+def _of_queues(queues: Row, what: str = _DEMAND) -> dict[str, int]:
+    """Return the demand of each queue, or another figure, from the hash P:queues."""
     return {
         name.removeprefix(what): number
-        for name, number in _counts(settled).items()
+        for name, number in _counts(queues).items()
         if name.startswith(what)
     }
 

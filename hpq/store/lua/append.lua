@@ -31,7 +31,7 @@ end
 local calls = s.last_added or ''
 if string.find(calls, args.call, 1, true) then return {'ok', s.queue, tickets(s)} end
 if is_closed(s) and cause(s) ~= 'target' then return {'over', '', 0} end
-local bound = used_up(s)
+local bound = is_set(s.budget_ms) and budget().exceeded(s) or ''
 if bound ~= '' then return {'budget', bound, 0} end
 if redis.call('HLEN', params) ~= first - 1 then return {'behind', '', 0} end
 for other, path in pairs(args.starts) do

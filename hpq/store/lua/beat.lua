@@ -28,15 +28,12 @@ if t.state == 'queued' then  -- reaped, but no worker has claimed it since: its 
   unset(t, 'reaped')
   event(t, 'resumed', 'worker', worker)
 end
-settle(s, before)
+update_queue(s, before)
 redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
 redis.call('ZADD', key('workers'), NOW_MS, worker)
 redis.call('PEXPIRE', key('w', worker), 3 * lease)
 set(t, 'beat_ms', NOW_MS)
-if t.charged_ms then
-  charge(s, t, NOW)
-  set(t, 'charged_ms', NOW_MS)
-end
+if t.charged_ms then owners().charge(s, t, NOW) end
 local rule = read_rule(s)
 if reports().is_new(t, args) then
   set(t, 'seq', args.seq)

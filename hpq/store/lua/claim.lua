@@ -22,7 +22,7 @@ local short, unfed = '', ''
 local BRIEF_MS = 10000  -- the next run of the reaper gives each idle worker a ticket
 
 local w = also({KEY = key('w', worker)}, 'queue', 'nonce', 'claim', 'store_id', 'drain', 'state')
-local LIMITS = {'created_ms', 'signature', 'timeout_s', 'stall_s', 'priority'}  -- `hpq set` changes some
+local FIELDS = {'created_ms', 'signature', 'timeout_s', 'stall_s', 'priority'}  -- of a sweep, beside read_sweep's
 
 local function read_row(s, n) return redis.call('HGET', sweep_key(s.SID, 'params'), n) or '' end
 
@@ -163,7 +163,7 @@ local function claim(s, n)
   event(t, 'claimed', 'worker', worker, 'host', host, 'provenance', provenance, unpack(from))
   save(t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', NOW_MS, 'beat_ms', NOW_MS,
     'provenance', provenance, 'nonce', nonce)
-  settle(s, before)
+  update_queue(s, before)
   if w.state ~= 'busy' then redis.call('ZREM', key('q', queue, 'idle'), worker) end
   local trial = s.SID .. '/' .. n
   save(w, 'nonce', nonce, 'claim', trial .. '/' .. t.attempt, 'state', 'busy', 'trial', trial)
@@ -175,7 +175,7 @@ local function claim(s, n)
 end
 
 local function claim_from(sid)
-  local s = read_sweep(sid, unpack(LIMITS))
+  local s = read_sweep(sid, unpack(FIELDS))
   if s.queue ~= queue then return end  -- `only` may name a sweep of another queue, or none
   -- Once held, it stays so for all workers.
   if is_set(s.budget_ms) and s.state == 'open' and tonumber(s.gpus or 1) ~= tonumber(gpus) then
@@ -186,7 +186,7 @@ local function claim_from(sid)
   if not owners().allow(s) then return end
   if left then
     also(s, 'dur_n', 'dur_sum', 'dur_sq', 'least_ms')
-    s.IS_SHORT = (tonumber(s.dur_n or 0) < 3 and longer(s.least_ms) or expected_ms(s)) > left
+    s.IS_SHORT = (tonumber(s.dur_n or 0) < 3 and longer(s.least_ms) or budget().expected_ms(s)) > left
   end
   local n = pick(s)
   if n and not string.find(n, '^[1-9]%d*$') then error('a trial that waits has no number', 0) end
@@ -200,7 +200,7 @@ if w.nonce == nonce and w.claim then  -- the reply was lost
   local sid, n, attempt = string.match(w.claim, '^([^/]+)/(%d+)/(%d+)$')
   local t = read_trial(sid, n, 'unbegun')
   if t.state == 'running' and t.attempt == attempt and t.worker == worker then
-    return answer(read_sweep(sid, unpack(LIMITS)), t, read_row({SID = sid}, n))
+    return answer(read_sweep(sid, unpack(FIELDS)), t, read_row({SID = sid}, n))
   end
 end
 if w.drain then

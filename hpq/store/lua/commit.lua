@@ -116,7 +116,7 @@ local function commit()
     set(t, 'ran_ms', ran)
     save(t, 'avoid', avoid, 'avoid_ms', NOW_MS, 'step', args.step)
     set(s, 'tail', tail)
-    settle(s, before)
+    update_queue(s, before)
     return {reply, s.queue, tickets(s)}
   end
 
@@ -162,7 +162,7 @@ local function commit()
   if args.evidence == 'code' and outcome == 'failed' and not t.again then
     circuit_breaker().hold_if_alike(s, t, worker, mark, circuit_breaker().ends_in(tail))
   end
-  settle(s, before)
+  update_queue(s, before)
   if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
   if rule and is_complete and objective ~= '' and not args.infeasible then
     -- A result from a worker's disk arrives without its reports.

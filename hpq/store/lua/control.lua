@@ -61,7 +61,7 @@ function verbs.set()
   for i = 3, #ARGV, 2 do set(s, ARGV[i], ARGV[i + 1]) end
   save(s)
   local now = read_sweep(sid)
-  sum_starts(now)  -- the budget may be new
+  if is_set(now.budget_ms) then budget().count_starts(now) end  -- it may be new
   save(now)
   if not is_done(now) then sweeps().open(s) end  -- run_cap may let more come
 end

@@ -58,7 +58,7 @@ for i = 1, #results, 2 do reused[i] = reuse_result(results[i], cjson.decode(resu
 redis.call('DEL', staged)
 if not is_done(s) then sweeps().open(s) end
 sharing().bound_code()
-settle(s, 0)  -- if nothing fits its budget, no worker starts that would hold it
+update_queue(s, 0)  -- if nothing fits its budget, no worker starts that would hold it
 for i = 1, #results, 2 do
   local result = cjson.decode(results[i + 1])
   if rule and not result.infeasible then early_termination().stop_at_target(s, reused[i], rule, result.objective) end

@@ -52,5 +52,5 @@ redis.call('ZADD', key('sweeps'), s.created_ms, sid)
 redis.call('HSETNX', key('digests'), s.digest, sid)
 redis.call('HSETNX', key('last'), s.owner, sid)
 if not is_done(s) then sweeps().open(s) end
-settle(s, 0)
+update_queue(s, 0)
 return {'created', s.queue, tickets(s)}

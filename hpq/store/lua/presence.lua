@@ -9,7 +9,7 @@ local worker, queue = args.worker, args.queue
 local is_new = redis.call('ZADD', key('workers'), NOW_MS, worker) == 1
 -- No worker has reaped for a while: what passed then must not hide that all fails now. A window without such
 -- trials stays, or workers of one trial each would never hold a sweep.
-if is_new and NOW - (tonumber(redis.call('HGET', key('settle'), 'booked:' .. queue)) or 0) > FRESH_MS then
+if is_new and NOW - (tonumber(redis.call('HGET', key('queues'), 'booked:' .. queue)) or 0) > FRESH_MS then
   for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do
     sweeps().guarded(sid, function()
       local tail = redis.call('HGET', sweep_key(sid), 'tail') or ''

@@ -122,9 +122,10 @@ histories().make_room()
 -- Every worker reaps expired leases and makes room. The rest reads each pending sweep, so one worker of the
 -- queue does it in every_ms.
 local stamp = 'booked:' .. queue
-local done = tonumber(redis.call('HGET', key('settle'), stamp)) or 0
+local done = tonumber(redis.call('HGET', key('queues'), stamp)) or 0
 if done <= NOW and NOW - done < tonumber(args.every_ms) then return answer() end
-redis.call('HSET', key('settle'), stamp, NOW_MS, 'newest_ms', int(newest))
+redis.call('HSET', key('queues'), stamp, NOW_MS)
+redis.call('HSET', key('server'), 'newest_ms', int(newest))
 
 for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'pending'), 0, -1)) do  -- it may close some
   ended = ended + (sweeps().guarded(sid, function() return end_rest_of_stopped(sid) end) or 0)
@@ -135,7 +136,7 @@ wanted[queue] = booking().book(queue, rooms_left, tonumber(args.every_ms))
 redis.call('ZREMRANGEBYSCORE', key('workers'), '-inf', int(NOW - 3600000))  -- silent for an hour
 -- An owner whose trials end here may run more in a queue that has no worker, which would count it.
 for _, other in ipairs(owners().exist() and owners().queues() or {}) do
-  local booked = tonumber(redis.call('HGET', key('settle'), 'booked:' .. other)) or 0
+  local booked = tonumber(redis.call('HGET', key('queues'), 'booked:' .. other)) or 0
   if NOW - booked > 2 * FRESH_MS then wanted[other] = booking().book(other, rooms_left, 0) end
 end
 return answer()

@@ -4,5 +4,5 @@
 -- Replies: ok, then the time of this record, ms
 
 local _, newest = server_restarts().look()
-redis.call('HSET', key('settle'), 'newest_ms', int(newest))
+redis.call('HSET', key('server'), 'newest_ms', int(newest))
 return {'ok', newest}

@@ -74,7 +74,7 @@ local function ahead()
   if s.state ~= 'open' then return 0 end
   local live, cap = 0, tonumber(s.max_parallel) or 0
   for _ in workers().candidates(s) do live = live + 1 end
-  if is_set(s.budget_ms) then live = math.min(live, math.max(1, (affordable(s)))) end
+  if is_set(s.budget_ms) then live = math.min(live, math.max(1, (budget().affordable(s)))) end
   return cap > 0 and math.min(live, cap) or live
 end
 return {'ok', token, want[1], want[2], ahead(), s.ROWS}

@@ -235,7 +235,7 @@ def test_a_second_restart_within_the_settling_time_expires_nothing(lab) -> None:
 
 def settling(lab) -> bytes | None:
     try:
-        return lab.redis.hget(lab.keys.settle, "run_id")
+        return lab.redis.hget(lab.keys.server, "run_id")
     except RedisError:
         return None
 
@@ -243,7 +243,7 @@ def settling(lab) -> bytes | None:
 def is_trusted(lab, lease_ms: int) -> bool:
     seconds, micros = lab.redis.time()
     now = seconds * 1000 + micros // 1000
-    return now - int(lab.redis.hget(lab.keys.settle, "since")) > lease_ms
+    return now - int(lab.redis.hget(lab.keys.server, "since")) > lease_ms
 
 
 @pytest.mark.slow
@@ -254,11 +254,11 @@ def test_the_restart_of_a_lone_worker_costs_no_lease(lab) -> None:
     lab.worker(HPQ_LEASE_S=str(lease_s))
     lab.wait_for("began-1-1")
     lab.wait_until(lambda: settling(lab), "a reaper's first look")
-    settle = lab.redis.hmget(lab.keys.settle, "run_id", "since")
+    found = lab.redis.hmget(lab.keys.server, "run_id", "since")
     os.kill(lab.parent(), signal.SIGKILL)
     killed_s, _ = lab.redis.time()
     lab.wait_for("began-1-2")
-    assert lab.redis.hmget(lab.keys.settle, "run_id", "since") == settle  # no new settling began
+    assert lab.redis.hmget(lab.keys.server, "run_id", "since") == found  # no new settling began
     back = next(e for e in lab.reader.events.read(sid) if e.what == "requeued")
     assert back.at_ms / 1000 - killed_s < lease_s  # by the server's clock
     lab.go()

@@ -375,7 +375,7 @@ def test_numbers_that_are_none_hold_their_sweep_and_others_run(lab, part: str) -
     lab.redis.zadd(lab.keys.leases, {f"{spoilt}/1": 1, f"{spoilt}/x": 1, "evil": 1})
     lab.redis.zadd("hpq:q:default:open", {spoilt: "-inf"})
     lab.redis.hset("hpq:q:default:busy", "me", "x")
-    lab.redis.hset("hpq:settle", "booked:default", "x")
+    lab.redis.hset("hpq:queues", "booked:default", "x")
     sid = lab.enqueue(SWEEP, "--new", "--name", "good")
     lab.worker()
     wait_over(lab, sid)

@@ -183,9 +183,9 @@ def test_no_command_fails_for_the_time_by_which_lost_data_are_noticed(
 ) -> None:
     assert hpq("ls").returncode == 0
     if isinstance(value, bytes):
-        world.hset("hpq:settle", "newest_ms", value)
+        world.hset("hpq:server", "newest_ms", value)
     else:
-        make_other(world, "hpq:settle", value)
+        make_other(world, "hpq:server", value)
     for words in (["ls"], ["show", OTHER], ["workers"], ["pause", OTHER]):
         assert hpq(*words).returncode == 0, words
 

@@ -197,7 +197,7 @@ def test_a_value_that_another_client_damaged_hides_no_other(
     scrape, sweep_of, store: TrialStore, redis: Redis, keys: Keys
 ) -> None:
     sweep_of(2, owner="ana")
-    redis.hset(keys.settle, "demand:broken", "x")
+    redis.hset(keys.queues, "demand:broken", "x")
     damage = {"stale_commits": "many", "ended:x": 1, "ended:x:y:²": 1, f"ended:x:y:{'9' * 5000}": 1}
     redis.hset(keys.counters, mapping=damage)
     for name in ("w1", "w2", "w3"):

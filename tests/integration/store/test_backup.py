@@ -241,7 +241,7 @@ def test_attempts_that_began_before_a_copy_go_on_and_later_ones_do_not_count(
     assert end(again, running, 0.6) is CommitReply.DONE
     assert reaped(again, "default", lease_ms=30_000, lost_max=3) is None  # one lease long
     redis.zadd(keys.leases, {str(ended.trial): 1})
-    redis.hset(keys.settle, "since", 1)
+    redis.hset(keys.server, "since", 1)
     assert reaped(again, "default", lease_ms=1, lost_max=3) == 1
     third = claimed(again, who)
     assert (third.trial, third.attempt) == (ended.trial, 2)

@@ -108,12 +108,12 @@ def test_no_trial_starts_that_does_not_fit_and_set_goes_on_at_once(
     assert (sweep.state, sweep.hold) == (SweepState.HELD, Hold(cause=Cause.GPU_HOURS))
     assert exit_code(sweep, 0.5) == 6 and "budget.gpu_hours=10.5" in sweep.resumed_by
     assert used() == (6, 0)
-    assert int(redis.hget(keys.settle, "demand:default")) == 0
+    assert int(redis.hget(keys.queues, "demand:default")) == 0
     control.resume(SID)
     assert reader.sweeps.get(SID).is_over_budget, "resume does not override a budget"
     control.set(SID, limits(["budget.gpu_hours=7.2"]))
     assert reader.sweeps.get(SID).state is SweepState.RUNNING
-    assert int(redis.hget(keys.settle, "demand:default")) == 1, "as many as fit"
+    assert int(redis.hget(keys.queues, "demand:default")) == 1, "as many as fit"
     assert bench.claim(0) and not bench.claim(0)
     assert audit_sweep(reader, SID).violations == ()
 
@@ -143,7 +143,7 @@ def test_what_runs_counts_as_long_as_it_has_run_and_an_expected_trial(
     store.reap("default", lease_ms=LEASE, lost_max=3)
     bench.end(long)
     assert used() == (1.5, 0)
-    assert int(redis.hget(keys.settle, "demand:default")) == 2, "the one that runs, and one more"
+    assert int(redis.hget(keys.queues, "demand:default")) == 2, "the one that runs, and one more"
     assert bench.claim(0) and not bench.claim(0)
 
 
@@ -331,7 +331,7 @@ def test_the_reaper_holds_a_sweep_whose_time_passes_while_it_waits(
     redis.hset(keys.sweep(SID), "until_ms", server_ms(redis) - 1)
     store.reap("default", lease_ms=LEASE, lost_max=3)
     assert reader.sweeps.get(SID).hold == Hold(cause=Cause.UNTIL)
-    assert int(redis.hget(keys.settle, "demand:default")) == 0
+    assert int(redis.hget(keys.queues, "demand:default")) == 0
 
 
 def test_80_percent_is_told_once_for_each_budget(
@@ -402,7 +402,7 @@ def test_a_sweep_of_which_nothing_fits_is_held_from_the_start(
     assert reader.sweeps.get(SID).hold == Hold(cause=Cause.GPU_HOURS), (
         "no worker starts for it, to reap"
     )
-    assert int(redis.hget(keys.settle, "demand:default") or 0) == 0
+    assert int(redis.hget(keys.queues, "demand:default") or 0) == 0
 
 
 @pytest.mark.parametrize("way", ["commit", "release", "reap"])

@@ -455,11 +455,11 @@ def test_after_a_restart_of_the_server_nothing_expires_for_one_lease(
 ) -> None:
     sweep_of(1)
     store.reap("default", lease_ms=LEASE, lost_max=3)
-    redis.hset(keys.settle, "run_id", "another")
+    redis.hset(keys.server, "run_id", "another")
     take(store, who)
     expire(redis, keys)
     assert reaped(store, "default", lease_ms=LEASE, lost_max=3) is None
-    redis.hset(keys.settle, "since", 0)
+    redis.hset(keys.server, "since", 0)
     assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 1
 
 
@@ -503,7 +503,7 @@ def test_a_demand_beyond_its_list_is_exact_without_a_worker(
     control.pause(many)
     assert demand() == (3, 3)
     control.resume(many)
-    redis.hset(keys.settle, "demand:default", "x")  # another client damaged it
+    redis.hset(keys.queues, "demand:default", "x")  # another client damaged it
     redis.rpush(keys.demand("default"), *["1"] * 3_000)  # as well
     control.pause(many)
     store.reap("default", lease_ms=LEASE, lost_max=3)

@@ -151,10 +151,10 @@ def test_a_reaper_names_a_dead_attempt_until_the_server_has_settled(
     claim = take()
     dead = deque([(claim.trial, claim.token)])
     reaper = reaper_of(OutageLog(), dead=dead)
-    redis.hset(keys.settle, "since", 1000 * redis.time()[0])  # the server has just started
+    redis.hset(keys.server, "since", 1000 * redis.time()[0])  # the server has just started
     reaper.run_once()
     assert dead and reader.trials.get(claim.trial).state is TrialState.RUNNING
-    redis.hset(keys.settle, "since", 0)
+    redis.hset(keys.server, "since", 0)
     reaper.run_once()
     assert not dead and reader.trials.get(claim.trial).state is TrialState.QUEUED
 
@@ -285,7 +285,7 @@ def test_an_idle_worker_mints_tickets_that_a_crash_left_out(
 ) -> None:
     sweep_of(2)
     redis.delete("rq:queue:hpq:hpq:default")
-    redis.hdel(keys.settle, "booked:default")  # those seconds have passed
+    redis.hdel(keys.queues, "booked:default")  # those seconds have passed
     now[0] += 5
     idle.run_once()
     assert redis.llen("rq:queue:hpq:hpq:default") == 2
@@ -300,7 +300,7 @@ def test_an_idle_worker_counts_what_an_owners_room_lets_start_in_a_queue_without
     sweep_of(1, sid="b-00000", queue="big")
     assert redis.llen(keys.demand("big")) == 0
     end(store, claim, 1.0)
-    redis.hdel(keys.settle, "booked:default", "booked:big")  # a minute has passed
+    redis.hdel(keys.queues, "booked:default", "booked:big")  # a minute has passed
     now[0] += 5
     idle.run_once()
     assert redis.llen(keys.demand("big")) == 1
@@ -309,15 +309,15 @@ def test_an_idle_worker_counts_what_an_owners_room_lets_start_in_a_queue_without
 def test_an_idle_worker_records_a_restart_of_the_server_at_its_next_sign_of_life(
     now: list[float], idle: Reaper, store: TrialStore, redis: Redis, keys, monkeypatch
 ) -> None:
-    redis.hset(keys.settle, "run_id", "of the server before")
+    redis.hset(keys.server, "run_id", "of the server before")
     now[0] += 10
     idle.run_once()
-    assert redis.hget(keys.settle, "run_id") == b"of the server before"
+    assert redis.hget(keys.server, "run_id") == b"of the server before"
     still_idle = store.still_idle
     monkeypatch.setattr(store, "still_idle", lambda *a: (still_idle(*a)[0], "of another server"))
     now[0] += 10
     idle.run_once()
-    assert redis.hget(keys.settle, "run_id") != b"of the server before"
+    assert redis.hget(keys.server, "run_id") != b"of the server before"
 
 
 def test_an_idle_worker_that_the_server_has_forgotten_reports_again(

@@ -47,7 +47,7 @@ def test_one_worker_of_many_puts_the_counts_right_and_all_of_them_take_what_is_l
     reap(600_000)
     assert redis.zcard(keys.leases) == 0
     assert reap(0) > 100 and redis.llen(keys.demand("default")) == 60
-    redis.hset(keys.settle, "booked:default", 1 << 60)  # the clock of the server was put back
+    redis.hset(keys.queues, "booked:default", 1 << 60)  # the clock of the server was put back
     redis.rpush(keys.demand("default"), "1")
     reap(600_000)
     assert redis.llen(keys.demand("default")) == 60
@@ -107,7 +107,7 @@ def test_sweeps_of_which_no_trial_may_start_cost_a_claim_and_the_reaper_nothing(
     redis.config_resetstat()
     assert store.claim(who, nonce="a", lease_ms=LEASE).trial.sweep == "b-00000"
     assert commands(redis) <= 30
-    redis.hdel(keys.settle, "booked:default")
+    redis.hdel(keys.queues, "booked:default")
     redis.config_resetstat()
     store.reap("default", lease_ms=LEASE, lost_max=3, every_ms=600_000)
     assert commands(redis) <= 40

@@ -22,7 +22,7 @@ end
 -- corrects what scripts keep. `rooms_left` as in lib/owners.lua.
 local function book(queue, rooms_left, every_ms)
   local open, stamp = key('q', queue, 'open'), 'counted:' .. queue
-  local since = NOW - (tonumber(redis.call('HGET', key('settle'), stamp)) or 0)
+  local since = NOW - (tonumber(redis.call('HGET', key('queues'), stamp)) or 0)
   local is_whole = since < 0 or since >= every_ms * redis.call('ZCARD', open) / AT_ONCE
   local sum, want, held, owner_of, busy = 0, 0, 0, {}, {}
   local was_listed = is_whole and listed(queue)
@@ -34,8 +34,10 @@ local function book(queue, rooms_left, every_ms)
         return redis.call('ZREM', open, sid)
       end
       s.PENDING = not is_whole or was_listed[sid] == true
-      sum_starts(s)  -- corrects the sum, as the counts
-      weigh_budget(s)  -- its time may be up
+      if is_set(s.budget_ms) then
+        budget().count_starts(s)
+        budget().check(s)  -- its time may be up
+      end
       owners().share(s, rooms_left)
       save(s)
       list(s)
@@ -55,7 +57,7 @@ local function book(queue, rooms_left, every_ms)
     busy = read_hash(key('q', queue, 'busy'))
   end
   for _, running in pairs(busy) do sum = sum + math.max(0, tonumber(running) or 0) end
-  redis.call('HSET', key('settle'), 'demand:' .. queue, int(sum), unpack(counted))
+  redis.call('HSET', key('queues'), 'demand:' .. queue, int(sum), unpack(counted))
   fit_demand(queue, redis.call('LLEN', key('demand', queue)), sum)
   redis.call('ZREMRANGEBYSCORE', key('q', queue, 'idle'), '-inf', int(NOW - FRESH_MS))
   return lacking(queue, want)

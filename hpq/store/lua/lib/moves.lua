@@ -5,40 +5,15 @@
 local function enter_running(s, t, claimed_ms)
   s.WAITING = s.WAITING - redis.call('ZREM', sweep_key(s.SID, 'waiting'), t.N)
   s.RUNNING = s.RUNNING + redis.call('ZADD', sweep_key(s.SID, 'running'), claimed_ms, t.N)
-  if is_set(s.budget_ms) then add(s, 'started_ms', claimed_ms) end
+  if is_set(s.budget_ms) then budget().begin_attempt(s, claimed_ms) end
   count_busy(s, 1)
-end
-
--- Sums up anew when the running attempts of a sweep with a budget were claimed: claims and ends keep the sum from
--- then on. Save its record then.
-local function sum_starts(s)
-  if not is_set(s.budget_ms) then return end
-  local running, sum = redis.call('ZRANGE', sweep_key(s.SID, 'running'), 0, -1, 'WITHSCORES'), 0
-  for i = 2, #running, 2 do sum = sum + running[i] end
-  set(s, 'started_ms', int(sum))
-end
-
--- Adds the GPU time of an attempt that ended to what its sweep's budget has spent, or takes it back (`by` -1): not
--- more than there is, since the budget may be younger.
-local function spend(s, t, by)
-  local spent = (s.spent_ms or 0) + by * (also(t, 'gpus').gpus or 1) * (t.ran_ms or 0)
-  set(s, 'spent_ms', int(math.max(0, spent)))
-end
-
--- Adds the GPU time of an attempt, up to a time, to that of its owner. A beat and the end of the attempt charge it if
--- a limit of any owner was set at its claim: only then does the trial have `charged_ms`, up to when it was charged.
-local function charge(s, t, until_ms)
-  local used = (until_ms - t.charged_ms) * (also(t, 'gpus').gpus or 1)
-  if used > 0 then redis.call('HINCRBY', key('spent'), s.owner or '', int(used)) end
 end
 
 -- Makes a trial a running one whose lease was reaped, and whose worker came back.
 local function enter_again(s, t)
   enter_running(s, t, t.claimed_ms)
-  if is_set(s.budget_ms) then spend(s, also(t, 'ran_ms'), -1) end
-  if redis.call('EXISTS', P .. '.limits') == 1 then
-    set(t, 'charged_ms', also(t, 'beat_ms').beat_ms)  -- the last time that was charged
-  end
+  if is_set(s.budget_ms) then budget().take_back(s, t) end
+  if owners().exist() then set(t, 'charged_ms', also(t, 'beat_ms').beat_ms) end  -- the last time that was charged
 end
 
 -- Ends the lease of the running attempt; `seen_ms` is when it was last known to run (t.UNTIL of a commit: as its
@@ -49,12 +24,9 @@ local function leave_running(s, t, seen_ms)
   s.RUNNING = s.RUNNING - 1
   count_busy(s, -1)
   set(t, 'ran_ms', int(math.max(0, seen_ms - tonumber(t.claimed_ms))))  -- a new primary's clock may be behind
-  if is_set(s.budget_ms) then
-    add(s, 'started_ms', -t.claimed_ms)
-    spend(s, t, 1)
-  end
+  if is_set(s.budget_ms) then budget().end_attempt(s, t) end
   if t.charged_ms then
-    charge(s, t, seen_ms)
+    owners().charge(s, t, seen_ms)
     unset(t, 'charged_ms')
   end
 end
@@ -102,7 +74,7 @@ local function finish(s, t, state, fields, told, last)
   leave_running(s, t, t.UNTIL or NOW)
   if t.state ~= 'running' then s.WAITING = s.WAITING - redis.call('ZREM', sweep_key(s.SID, 'waiting'), t.N) end
   if is_set(s.budget_ms) and (state == 'finished' or state == 'pruned') then
-    add(s, 'useful_ms', (t.gpus or 1) * (t.ran_ms or 0))
+    budget().count_useful(s, t)
   end
   if t.reaped then unset(t, 'reaped') end
   redis.call('ZADD', sweep_key(s.SID, 'ended'), NOW_MS, t.N)

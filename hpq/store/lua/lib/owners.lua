@@ -1,5 +1,5 @@
 -- Operators' limits of owners. The owner is the name that the sweep says. Its running trials are those that the
--- queues count (P:q:Q:busy), its GPU time is in P:spent (lib/moves.lua `charge`).
+-- queues count (P:q:Q:busy), its GPU time is in P:spent.
 
 local all  -- the limits, read once
 local function limits()
@@ -14,7 +14,7 @@ local function exist() return next(limits()) ~= nil end
 -- Returns the names of all queues.
 local function queues()
   local found = {}
-  for _, field in ipairs(redis.call('HKEYS', key('settle'))) do
+  for _, field in ipairs(redis.call('HKEYS', key('queues'))) do
     found[#found + 1] = string.match(field, '^demand:(.+)$')
   end
   return found
@@ -63,4 +63,12 @@ local function share(s, rooms_left)
   if most ~= (s.may_run or '') then set(s, 'may_run', most) end
 end
 
-return {exist = exist, queues = queues, allow = allow, share = share}
+-- Adds the GPU time of an attempt, up to a time, to that of its owner. A beat and the end of the attempt charge it if
+-- a limit of any owner was set at its claim: only then does the trial have `charged_ms`, up to when it was charged.
+local function charge(s, t, until_ms)
+  local used = (until_ms - t.charged_ms) * (also(t, 'gpus').gpus or 1)
+  if used > 0 then redis.call('HINCRBY', key('spent'), s.owner or '', int(used)) end
+  set(t, 'charged_ms', int(until_ms))
+end
+
+return {exist = exist, queues = queues, allow = allow, share = share, charge = charge}

@@ -5,7 +5,7 @@ local OPEN = 1e14      -- ms, added to the place of an open sweep in P:histories
 
 local function is_at_rest(s) return s.state == 'held' or is_done(s) end
 
--- Runs a change of a sweep that may move many trials, and settles it; returns {queue, tickets lacking}. A sweep
+-- Runs a change of a sweep that may move many trials, and updates its queue; returns {queue, tickets lacking}. A sweep
 -- that was held, or over, and is no more, may be so again before a worker looks: the next notice is then another.
 local function changing(s, change)
   local before, was_at_rest, was_pending = demand(s), is_at_rest(s), s.PENDING
@@ -14,7 +14,7 @@ local function changing(s, change)
   for name, value in pairs(read_sweep(s.SID)) do s[name] = value end  -- no field of a sweep is ever removed
   if s.PENDING and not was_pending then owners().share(s, {}) end  -- the reaper does so for pending sweeps only
   s.PENDING = nil
-  settle(s, before)
+  update_queue(s, before)
   if was_at_rest and not is_at_rest(s) then redis.call('DEL', key('notice', s.SID)) end
   return {s.queue, tickets(s)}
 end
@@ -32,7 +32,7 @@ local function open(s)
   redis.call('ZADD', key('histories'), int(OPEN + tonumber(s.created_ms)), s.SID)
   redis.call('HSET', key('q', s.queue, 'owners'), s.SID, s.owner or '')
   redis.call('HINCRBY', key('q', s.queue, 'busy'), s.owner or '', 0)
-  redis.call('HSETNX', key('settle'), 'demand:' .. s.queue, 0)  -- the queue is known, though nothing may start
+  redis.call('HSETNX', key('queues'), 'demand:' .. s.queue, 0)  -- the queue is known, though nothing may start
   owners().share(s, {})
   s.PENDING = nil
 end
