@@ -59,11 +59,9 @@ end
 
 function verbs.set()
   for i = 3, #ARGV, 2 do set(s, ARGV[i], ARGV[i + 1]) end
-  save(s)
-  local now = read_sweep(sid)
-  if is_set(now.budget_ms) then budget().count_starts(now) end  -- it may be new
-  save(now)
-  if not is_done(now) then sweeps().open(s) end  -- run_cap may let more come
+  sweeps().reread(s)
+  if is_set(s.budget_ms) then budget().count_starts(s) end  -- it may be new
+  if not is_done(s) then sweeps().open(s) end  -- run_cap may let more come
 end
 
 local want = sweeps().changing(s, verbs[verb])

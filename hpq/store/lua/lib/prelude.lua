@@ -93,7 +93,7 @@ local function read_sweep(sid, ...)
     also(s, 'run_cap', 'no_more', 'suggest_until')
     s.ROWS = redis.call('HLEN', name .. ':params')  -- suggested so far
   end
-  s.PENDING = is_pending(s)  -- so it is in the list of such sweeps; nil: perhaps
+  s.PENDING = is_pending(s)  -- true while the list of such sweeps has it
   return s
 end
 

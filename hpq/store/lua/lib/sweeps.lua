@@ -5,15 +5,21 @@ local OPEN = 1e14      -- ms, added to the place of an open sweep in P:histories
 
 local function is_at_rest(s) return s.state == 'held' or is_done(s) end
 
+-- Saves a sweep that was changed, and reads it again. No field of a sweep is ever removed.
+local function reread(s)
+  local is_listed = s.PENDING
+  save(s)
+  for name, value in pairs(read_sweep(s.SID)) do s[name] = value end
+  s.PENDING = is_listed
+end
+
 -- Runs a change of a sweep that may move many trials, and updates its queue; returns {queue, tickets lacking}. A sweep
 -- that was held, or over, and is no more, may be so again before a worker looks: the next notice is then another.
 local function changing(s, change)
   local before, was_at_rest, was_pending = demand(s), is_at_rest(s), s.PENDING
   change()
-  save(s)
-  for name, value in pairs(read_sweep(s.SID)) do s[name] = value end  -- no field of a sweep is ever removed
-  if s.PENDING and not was_pending then owners().share(s, {}) end  -- the reaper does so for pending sweeps only
-  s.PENDING = nil
+  reread(s)
+  if is_pending(s) and not was_pending then owners().share(s, {}) end  -- the reaper does so for pending sweeps only
   update_queue(s, before)
   if was_at_rest and not is_at_rest(s) then redis.call('DEL', key('notice', s.SID)) end
   return {s.queue, tickets(s)}
@@ -25,7 +31,8 @@ local function order(priority, created_ms)
   return int(tonumber(created_ms) - (tonumber(priority) or 0) * PRIORITY)
 end
 
--- Adds a sweep to the open sweeps of its queue, with what the limits of its owner let run now. Save its record then.
+-- Adds a sweep to the open sweeps of its queue, with what the limits of its owner let run now. Update its queue then:
+-- its place among the pending sweeps may be another.
 local function open(s)
   also(s, 'priority', 'created_ms')
   redis.call('ZADD', key('q', s.queue, 'open'), order(s.priority, s.created_ms), s.SID)
@@ -34,7 +41,8 @@ local function open(s)
   redis.call('HINCRBY', key('q', s.queue, 'busy'), s.owner or '', 0)
   redis.call('HSETNX', key('queues'), 'demand:' .. s.queue, 0)  -- the queue is known, though nothing may start
   owners().share(s, {})
-  s.PENDING = nil
+  redis.call('ZREM', key('q', s.queue, 'pending'), s.SID)
+  s.PENDING = false
 end
 
 -- Ends the suggestions of a sweep for a reason (stopped, cancelled, exhausted, …).
@@ -68,5 +76,5 @@ local function guarded(sid, change)
   hold_damaged(sid, found)
 end
 
-return {PRIORITY = PRIORITY, OPEN = OPEN, changing = changing, open = open, close_search = close_search,
+return {PRIORITY = PRIORITY, OPEN = OPEN, reread = reread, changing = changing, open = open, close_search = close_search,
   guarded = guarded}
