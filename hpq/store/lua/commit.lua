@@ -30,9 +30,9 @@ if artifacts ~= '' then files().store_of(artifacts) end
 if unstored ~= '' then files().store_of(unstored) end
 
 -- Decides whether a failed trial is requeued: returns the reply, the reason, and the host that its next
--- attempt avoids; nothing if it ends.
+-- attempt avoids; nil if it ends.
 local function decide_retry(s, t, mark, tail, in_a_row)
-  if args.evidence == 'tampering' or is_closed(s) or t.stop then return end
+  if args.evidence == 'tampering' or is_closed(s) or t.stop then return nil end
 
   -- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
   local worker = t.worker or ''
@@ -59,67 +59,53 @@ local function decide_retry(s, t, mark, tail, in_a_row)
   if is_free or tonumber(t[charges]) <= tonumber(args.retries or 0) + (tonumber(s.retries) or 0) then
     return 'requeued', kind, args.elsewhere and t.host or ''
   end
+  return nil
 end
 
-local function commit()
-  local s = read_sweep(sid, 'metric', 'metric_order', 'early', 'constraints', 'keep', 'replicates', 'tail',
-    'dur_n', 'dur_sum', 'dur_sq')
-  local t = read_trial(sid, n)
+-- True if the lease of this attempt was reaped, and no worker has claimed its trial since.
+local function is_reaped(t) return t.state == 'queued' and t.reaped == attempt end
+
+-- Returns the reply to an end that is not to be recorded; nil if it is.
+local function refusal(s, t)
   if not t.state or not s.queue then
-    local is_gone = redis.call('ZSCORE', key('removed'), sid)
-    return {is_gone and 'stale' or 'unknown', '', 0}
+    return redis.call('ZSCORE', key('removed'), sid) and 'stale' or 'unknown'
   end
   if t.attempt ~= attempt or is_other_claim(t, args.nonce) then
     redis.call('HINCRBY', key('counters'), 'stale_commits', 1)
-    return {'stale', '', 0}
+    return 'stale'
   end
-  local was_reaped = t.state == 'queued' and t.reaped == attempt
-  if t.closed == attempt or not (t.state == 'running' or was_reaped) then
-    return {'already', '', 0}
-  end
+  if t.closed == attempt or not (t.state == 'running' or is_reaped(t)) then return 'already' end
+  return nil
+end
 
-  local rule = read_rule(s)
-  local batch = args.last and reports().is_new(t, args.last) and args.last
-  if batch then reports().take_batch(s, t, batch, rule, FULL) end
-
-  local before, worker, mark = demand(s), t.worker or '', '-'
-  if was_reaped then enter_again(s, t) end  -- what it has spent since counts
+-- Returns what the end says to the circuit breaker, and how often in a row the worker has failed so in this sweep.
+local function judge(s, worker)
+  local mark = '-'
   if is_complete then
     mark = '+'
   elseif outcome == 'failed' then
     mark = circuit_breaker().mark_of(kind, fingerprint, args.evidence)
   end
-  -- Measured by the worker, since the server's clock also counts an outage of Redis.
-  local ran = args.ran_ms or int(math.max(0, NOW - tonumber(t.claimed_ms)))
-  t.UNTIL = math.min(NOW, tonumber(t.claimed_ms) + ran)  -- budgets and owners pay for no more
-
-  local tail = s.tail or ''
-  if not t.again then tail = circuit_breaker().with_end(tail, worker, mark) end
-
-  local printed = batch and not FULL and ARGV[2] or ''
-  if printed ~= '' or t.log_bytes then reports().pack_log(t, printed, tonumber(args.keep_log_bytes)) end
-  local in_a_row = 0
   if mark == '+' or mark == '-' then
     redis.call('HDEL', key('w', worker), 'streak', 'streak_n', 'suspect_ms')
-  else
-    in_a_row = circuit_breaker().streak(s, worker, mark)
+    return mark, 0
   end
-  local reply, reason, avoid
-  if outcome == 'failed' then reply, reason, avoid = decide_retry(s, t, mark, tail, in_a_row) end
-  if reply then
-    if was_reaped then event(t, 'resumed') end  -- reaped, and then it failed
-    requeue(s, t, reason, false)
-    if batch then
-      reports().add_points(t, batch, FULL)
-      set(t, 'objective', batch.objective or '')
-    end
-    set(t, 'ran_ms', ran)
-    save(t, 'avoid', avoid, 'avoid_ms', NOW_MS, 'step', args.step)
-    set(s, 'tail', tail)
-    update_queue(s, before)
-    return {reply, s.queue, tickets(s)}
-  end
+  return mark, circuit_breaker().streak(s, worker, mark)
+end
 
+-- Requeues the trial, with the last reports of the attempt that failed. The next one avoids a host; '' for none.
+local function requeue_failed(s, t, batch, ran, reason, avoid)
+  requeue(s, t, reason, false)
+  if batch then
+    reports().add_points(t, batch, FULL)
+    set(t, 'objective', batch.objective or '')
+  end
+  set(t, 'ran_ms', ran)
+  save(t, 'avoid', avoid, 'avoid_ms', NOW_MS, 'step', args.step)
+end
+
+-- Ends the trial, with the last reports of its attempt.
+local function end_trial(s, t, batch, ran)
   local fields = {'objective', objective, 'step', args.step}
   local function tell(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
   if is_set(s.sampler) and best ~= '' then tell('best', best) end
@@ -150,18 +136,59 @@ local function commit()
     save(t)  -- `finish` packs the metrics that the record names
   end
   finish(s, t, outcome, fields, told, last)
+end
+
+-- Counts the end of a trial in its sweep: the ranking, how long trials take, and the circuit breaker.
+local function count_in_sweep(s, t, worker, mark, ran)
   if kind == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', 1) end
-  set(s, 'tail', tail)
   if is_complete then
     if objective ~= '' and not args.infeasible then rank(s, n, objective) end
     add(s, 'dur_n', 1)
     set(s, 'dur_sum', string.format('%.17g', (s.dur_sum or 0) + ran))
     set(s, 'dur_sq', string.format('%.17g', (s.dur_sq or 0) + ran * ran))
   end
-  if kind == 'unreported' and not t.again then circuit_breaker().hold_if_unreported(s, t, error_text) end
-  if args.evidence == 'code' and outcome == 'failed' and not t.again then
-    circuit_breaker().hold_if_alike(s, t, worker, mark, circuit_breaker().ends_in(tail))
+  if t.again then return end
+  if kind == 'unreported' then circuit_breaker().hold_if_unreported(s, t, error_text) end
+  if args.evidence == 'code' and outcome == 'failed' then
+    circuit_breaker().hold_if_alike(s, t, worker, mark, circuit_breaker().ends_in(s.tail))
   end
+end
+
+local function commit()
+  local s = read_sweep(sid, 'metric', 'metric_order', 'early', 'constraints', 'keep', 'replicates', 'tail',
+    'dur_n', 'dur_sum', 'dur_sq')
+  local t = read_trial(sid, n)
+  local refused = refusal(s, t)
+  if refused then return {refused, '', 0} end
+
+  local rule = read_rule(s)
+  local batch = args.last and reports().is_new(t, args.last) and args.last
+  if batch then reports().take_batch(s, t, batch, rule, FULL) end
+
+  local before, worker, was_reaped = demand(s), t.worker or '', is_reaped(t)
+  if was_reaped then enter_again(s, t) end  -- what it has spent since counts
+  -- Measured by the worker, since the server's clock also counts an outage of Redis.
+  local ran = args.ran_ms or int(math.max(0, NOW - tonumber(t.claimed_ms)))
+  t.UNTIL = math.min(NOW, tonumber(t.claimed_ms) + ran)  -- budgets and owners pay for no more
+
+  local printed = batch and not FULL and ARGV[2] or ''
+  if printed ~= '' or t.log_bytes then reports().pack_log(t, printed, tonumber(args.keep_log_bytes)) end
+  local mark, in_a_row = judge(s, worker)
+  local tail = s.tail or ''
+  if not t.again then tail = circuit_breaker().with_end(tail, worker, mark) end
+  set(s, 'tail', tail)
+
+  local reply, reason, avoid
+  if outcome == 'failed' then reply, reason, avoid = decide_retry(s, t, mark, tail, in_a_row) end
+  if reply then
+    if was_reaped then event(t, 'resumed') end  -- reaped, and then it failed
+    requeue_failed(s, t, batch, ran, reason, avoid)
+    update_queue(s, before)
+    return {reply, s.queue, tickets(s)}
+  end
+
+  end_trial(s, t, batch, ran)
+  count_in_sweep(s, t, worker, mark, ran)
   update_queue(s, before)
   if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
   if rule and is_complete and objective ~= '' and not args.infeasible then
