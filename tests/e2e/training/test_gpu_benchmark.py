@@ -13,79 +13,139 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks import gpu
+from benchmarks import gpu, gpu_parts
 from tests.support.constants import ROOT
 from tests.unit.trainers.test_datasets import batches
 
 pytestmark = pytest.mark.torch
+CODE = ROOT / ".published"
+STAMP = {"commit": "c", "small": True}
 
 
 def planned(folder: Path, *words: str) -> CompletedProcess[str]:
-    paths = ":".join(str(ROOT / name) for name in ("", "views", "ops", "producer", "worker"))
-    environ = {n: v for n, v in os.environ.items() if not n.startswith("HPQ_")} | {
-        "PYTHONPATH": paths,
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
+        "HPQ_REDIS_URL": "redis://127.0.0.1:1",  # a user's own server is left alone
     }
-    command = [sys.executable, "-m", "benchmarks.gpu", "out", "--data", str(folder), *words]
-    return run(command, env=environ, cwd=folder, capture_output=True, text=True)
+    command = [sys.executable, "-m", "benchmarks.gpu", "out", "--data", ".", "--home", "home"]
+    options = {"env": environ, "cwd": folder, "capture_output": True, "text": True}
+    return run([*command, "--commit", "c", *words], **options)
 
 
-def rows(folder: Path) -> list[dict[str, object]]:
+def every_row(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder / "out" / "gpu.jsonl").read_text().splitlines()]
 
 
+def lab(folder: Path, until: float) -> gpu_parts.Lab:
+    batches(folder / "cifar-10-batches-py")
+    (folder / "out").mkdir()
+    return gpu_parts.Lab(
+        out=folder / "out",
+        home=folder / "home",
+        data=folder,
+        published=None,
+        rows=gpu.Rows(file=folder / "out" / "gpu.jsonl", stamp=STAMP),
+        is_small=True,
+        until=until,
+    )
+
+
 @pytest.mark.slow
-def test_the_parts_run_in_their_order_and_a_later_call_appends(tmp_path: Path) -> None:
+def test_the_parts_run_in_their_order_and_a_later_call_runs_none_again(tmp_path: Path) -> None:
     batches(tmp_path / "cifar-10-batches-py")
-    code = ROOT / ".published"
-    given = ("--published", str(code)) if code.is_dir() else ()
-    done = planned(tmp_path, "--small", *given)
+    names = [part.name for part in gpu.PLAN if CODE.is_dir() or not part.needs_published]
+    given = ["--small", "--minutes", "60", "--only", *names]
+    if CODE.is_dir():
+        given += ["--published", str(CODE)]
+    done = planned(tmp_path, *given)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = rows(tmp_path)
-    assert list(dict.fromkeys(row["part"] for row in found)) == list(gpu.PLAN)
-    left_out = {row["part"] for row in found if "left_out" in row}
-    assert left_out == (set() if given else {"half", "parity", "published"})
+    rows = every_row(tmp_path)
+    assert [row["part"] for row in rows if "done" in row] == names
+    assert all(row["commit"] == "c" and row["date"] for row in rows)
     assert "convolution" in (tmp_path / "out" / "kernels_8.txt").read_text("utf-8")
-    assert "2 finished" in (tmp_path / "out" / "sweep.txt").read_text("utf-8")
-    assert planned(tmp_path, "--small", "--only", "data").returncode == 0
-    assert [row["part"] for row in rows(tmp_path)] == [row["part"] for row in found] + ["data"]
+    trials = [row["trial"] for row in rows if row["part"] == "sweep" and "trial" in row]
+    assert trials == [1, 2]
+    assert not [path for path in (tmp_path / "out").iterdir() if path.is_dir()]
+    assert planned(tmp_path, *given).returncode == 0
+    assert every_row(tmp_path) == rows
 
 
-def test_a_part_that_fails_says_so_the_next_runs_and_none_begins_without_time(
+def test_each_part_of_the_plan_is_there() -> None:
+    assert list(gpu_parts.PARTS) == [part.name for part in gpu.PLAN]
+
+
+def test_parity_continues_at_the_next_pair_and_gives_one_verdict_after_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(lab: gpu.Lab, until: float) -> None:
-        raise ValueError("x\ny")
+    seeds = []
 
-    def runs(lab: gpu.Lab, until: float) -> None:
-        lab.say("runs", seconds_left=round(until - time.monotonic()))
+    def trained(*given: object) -> float:
+        seeds.append(given[-1])
+        return 90.0 + len(seeds)
 
-    parts = {"fails": (9, fails, False), "runs": (9, runs, False), "theirs": (9, runs, True)}
-    monkeypatch.setattr(gpu, "PLAN", parts)
-    (tmp_path / "out").mkdir()
-    lab = gpu.Lab(
-        out=tmp_path / "out", data=tmp_path, published=None, is_small=True, began=time.monotonic()
-    )
-    assert not gpu.run(lab, ["fails", "runs", "theirs"], minutes=1)
-    assert gpu.run(lab, ["runs"], minutes=-1)
-    failed, ran, theirs, late = rows(tmp_path)
-    assert failed["failed"] == "ValueError: x y" and ran["seconds_left"] in (8, 9)
-    assert theirs["left_out"] == "no --published" and late["left_out"] == "no time"
-
-
-@pytest.mark.parametrize(
-    ("values", "low", "high"),
-    [  # by scipy.stats.t.ppf(0.95, n - 1)
-        ([0.0, 0.1, -0.1, 0.2, 0.05, -0.02], -0.0472, 0.1239),
-        ([0.01 * (n % 5 - 2) for n in range(21)], -0.0065, 0.0046),
-    ],
-)
-def test_an_interval_is_students(values: list[float], low: float, high: float) -> None:
-    assert gpu.interval(values) == (pytest.approx(low, abs=2e-4), pytest.approx(high, abs=2e-4))
+    monkeypatch.setattr(gpu_parts, "trained", trained)
+    monkeypatch.setattr(gpu_parts, "published_trained", trained)
+    here = lab(tmp_path, time.monotonic() + 600)
+    figures = {"hpq": 90.0, "published": 91.0, "seconds": 1.0}
+    here.rows.say("parity", pair=0, **figures)
+    gpu.Rows(file=here.rows.file, stamp={**STAMP, "commit": "d"}).say("parity", pair=1, **figures)
+    gpu_parts.parity(here)
+    assert seeds == [1, 1, 2, 2]
+    *pairs, verdict = here.rows.of("parity")
+    assert [row["pair"] for row in pairs] == [0, 1, 2]
+    assert verdict["pairs"] == 3 and verdict["difference"] == pytest.approx(-1.0)
+    assert verdict["hpq"] == pytest.approx((90 + 91 + 93) / 3)
 
 
-def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
-    refused = planned(tmp_path)
-    assert refused.returncode == 2 and refused.stderr.startswith("benchmarks.gpu: no GPU")
-    assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize("left_s", [-1.0, 30.0])
+def test_parity_begins_no_pair_that_would_last_beyond_the_deadline(
+    left_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_parts, "trained", lambda *given: pytest.fail("a pair began"))
+    here = lab(tmp_path, time.monotonic() + left_s)
+    here.rows.say("parity", pair=0, hpq=90.0, published=90.0, seconds=3600.0)
+    with pytest.raises(TimeoutError):
+        gpu_parts.parity(here)
+    assert len(here.rows.of("parity")) == 1
+
+
+def test_a_part_ends_at_its_limit_with_all_that_it_has_started(tmp_path: Path) -> None:
+    rows = gpu.Rows(file=tmp_path / "gpu.jsonl", stamp=STAMP)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    words = ["sh", "-c", f"exec 3>{pipe}; echo begun >&3; sleep 3600; true"]
+    assert gpu.run_part(rows, "kernels", words, 5.0) < 0
+    os.set_blocking(reading, True)
+    with os.fdopen(reading, "rb") as held:  # to its end: no process holds the pipe any more
+        assert held.read() == b"begun\n"
+    (row,) = rows.of("kernels")
+    assert "failed" in row and not rows.has("kernels")
+
+
+def test_a_part_that_fails_is_missing_until_it_ends_well(tmp_path: Path) -> None:
+    rows = gpu.Rows(file=tmp_path / "gpu.jsonl", stamp=STAMP)
+    other = gpu.Rows(file=tmp_path / "gpu.jsonl", stamp={**STAMP, "commit": "d"})
+    assert gpu.run_part(rows, "half", [sys.executable, "-c", "raise SystemExit(1)"], 600) == 1
+    assert not rows.has("half")
+    assert gpu.run_part(rows, "half", [sys.executable, "-c", ""], 600) == 0
+    assert rows.has("half") and not other.has("half")
+
+
+def test_without_time_no_part_begins_and_the_command_that_continues_is_printed(
+    tmp_path: Path,
+) -> None:
+    late = planned(tmp_path, "--small", "--minutes", "0", "--only", "data", "sweep")
+    assert late.returncode == 1
+    assert "missing: data, sweep" in late.stdout and "--only data sweep" in late.stdout
+    assert not (tmp_path / "out" / "gpu.jsonl").exists()
+
+
+def test_without_a_gpu_or_the_published_code_it_says_so(tmp_path: Path) -> None:
+    refused = planned(tmp_path, "--only", "shipped", "captured")
+    assert refused.returncode == 2 and refused.stderr.count("benchmarks.gpu: no GPU") == 1
+    assert planned(tmp_path, "--only", "parity").returncode == 2
+    assert not (tmp_path / "out" / "gpu.jsonl").exists()
