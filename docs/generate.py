@@ -38,9 +38,9 @@ _COMMANDS = """\
 
 `make reference` writes this page from the code.
 
-`hpq COMMAND --help` prints the same text. If an argument SWEEP is optional, the command uses your
-last sweep. The first characters of a sweep's id are enough. SWEEP/7 is trial 7 of a sweep. The
-options that several commands share are at the end, in [Common options](#common-options).
+`hpq COMMAND --help` prints the same text; blocks are examples. If an argument SWEEP is optional,
+the command uses your last sweep. The first characters of a sweep's id are enough. SWEEP/7 is trial
+7 of a sweep. [Common options](#common-options) are at the end.
 
 | exit code | meaning |
 |---|---|
@@ -98,8 +98,7 @@ def paragraphs(text: str) -> Iterator[str]:
     for part in text.replace("\b\n", "").replace("\f", "").strip().split("\n\n"):
         lines = [line.strip() for line in part.splitlines() if line.strip()]
         if lines and lines[0].startswith("Example"):
-            head, _, first = lines.pop(0).partition(": ")
-            yield head.rstrip(":") + ":"
+            first = lines.pop(0).partition(": ")[2]
             yield "\n".join(["```", *filter(None, [first, *lines]), "```"])
         elif lines and all(line.removeprefix("$ ").startswith("hpq ") for line in lines):
             yield "\n".join(["```", *lines, "```"])
