@@ -85,6 +85,7 @@ ENV = {
     "HPQ_LOST_MAX": "50",  # here a healthy trial loses its worker often
 }
 DISK_MIB = 64
+FULL_S, FREE_S = 4.0, 1.0  # at maxmemory no trial starts
 # Counts of faults, and names of workers that were killed: hpq drops its own after an hour.
 NAMES = {
     "hpq:counters",
@@ -107,6 +108,7 @@ class Plan:
     workers: int = 4
     seconds: float = 1_200.0
     every_s: float = 1.0
+    is_full: bool = False  # Redis is at its maxmemory, but for FREE_S of every FULL_S seconds
 
 
 class Chaos:
@@ -124,8 +126,10 @@ class Chaos:
         self.faults: list[Callable[[], None]] = [
             self.kill_one, self.kill_one, self.end_fleet, self.end_stopped, self.stop, self.stop,
             self.starve, self.starve, self.cut, self.lose, self.hole, self.restart_redis,
-            self.flush, self.fill_redis,
+            self.flush,
         ]  # fmt: skip
+        if not plan.is_full:
+            self.faults.append(self.fill_redis)
 
     def run(self) -> None:
         """Run one sweep after another until all trials ran; audit each, then what is left."""
@@ -211,7 +215,10 @@ class Chaos:
             self.lab.worker(HPQ_REDIS_URL=self.proxy.url)
 
     def mend(self, *, all_of_them: bool = False) -> None:
-        """End the faults whose time is over."""
+        """End the faults whose time is over; of a full server, free its memory now and then."""
+        if self.plan.is_full:
+            is_free = all_of_them or self.at % FULL_S < FREE_S
+            self.limit_redis(0 if is_free else 1)
         for one in [x for x in self.undo if all_of_them or x[0] <= time.monotonic()]:
             self.undo.remove(one)
             with contextlib.suppress(ProcessLookupError):
@@ -325,13 +332,13 @@ class Chaos:
 
     def fill_redis(self) -> None:
         """Let Redis be at its maxmemory: no trial starts, and the reaper drops logs and curves."""
-        self.lab.redis.config_set("maxmemory", 1)
+        self.limit_redis(1)
         self.told("Redis at its maxmemory")
-        self.later(1.0, 5.0, self.empty_redis)
+        self.later(1.0, 5.0, lambda: self.limit_redis(0))
 
-    def empty_redis(self) -> None:
+    def limit_redis(self, maxmemory: int) -> None:
         with contextlib.suppress(RedisError):  # it is killed, and comes back without a limit
-            self.lab.redis.config_set("maxmemory", 0)
+            self.lab.redis.config_set("maxmemory", maxmemory)
 
     # --- audit --------------------------------------------------------------------------------
 
@@ -412,8 +419,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000))
     parser.add_argument("--trials", type=int, default=Plan.trials)
+    parser.add_argument("--full", action="store_true", help="with Redis at its maxmemory")
     args = parser.parse_args()
-    plan = Plan(seed=args.seed, trials=args.trials)
+    plan = Plan(seed=args.seed, trials=args.trials, is_full=args.full)
     folder = Path(tempfile.mkdtemp(prefix="hpq-c-"))
     server = Server(folder, find_server())
     server.start()
