@@ -153,3 +153,13 @@ class PresenceReply:
 
     now_ms: int  # by the server's clock
     lacks_provenance: bool  # the server has dropped the worker's provenance record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleReply:
+    """Reply to a sign of life of an idle worker."""
+
+    now_ms: int  # by the server's clock
+    run_id: str  # of the server: a restart changes it
+    lease_end_ms: float  # when the first lease ends; inf: no trial runs
+    is_short: bool  # of memory: the reaper drops logs and curves

@@ -95,6 +95,7 @@ class Fleet:
 
 
 FULL = 0.8  # of maxmemory; the rest is for reports and results
+SHORT = 0.9  # above it the reaper drops logs and curves (lua/lib/histories.lua)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +116,11 @@ class ServerMemory:
     def is_full(self) -> bool:
         """True if no further trial starts until memory is free."""
         return bool(self.limit) and not self.evicts and self.used > self.limit
+
+    @property
+    def is_short(self) -> bool:
+        """True if logs and curves must go."""
+        return bool(self.limit) and self.used > SHORT * self.limit
 
     def has_room(self, more: int) -> bool:
         """Return whether N further bytes leave free what is reserved for results."""

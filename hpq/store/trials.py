@@ -18,6 +18,7 @@ from hpq.domain.attempt import (
     AttachReply,
     CommitReply,
     HeartbeatReply,
+    IdleReply,
     Nothing,
     Outcome,
     PresenceReply,
@@ -35,7 +36,7 @@ from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import flatten
-from hpq.store.worker_reader import clock_ms
+from hpq.store.worker_reader import clock_ms, memory_of
 
 _NOTICE_TTL_S = 30 * 86_400
 _LOOK_MS = 4_000  # below the default of HPQ_REAP_S: a lone worker looks at each reap
@@ -289,24 +290,29 @@ class TrialStore:
         """
         return bool(self._redis.exists(self._keys.queue(queue, "pending"), self._keys.limits))
 
-    def still_idle(self, who: WorkerPresence, at_ms: int) -> tuple[float | None, str]:
+    def still_idle(self, who: WorkerPresence, at_ms: int) -> IdleReply | None:
         """Record that an idle worker lives at a time of the server.
 
         Returns:
-            When the first lease ends (inf: no trial runs; None: the server does not know the worker
-            as an idle one, or is full), and the server's run_id, which a restart changes.
+            None if the server does not know the worker as an idle one, or is full.
         """
         pipe = self._redis.pipeline(transaction=False)
         pipe.zadd(self._keys.workers, {who.name: at_ms}, xx=True, ch=True)
         pipe.zadd(self._keys.queue(who.queue, "idle"), {who.name: at_ms}, xx=True, ch=True)
         pipe.zrange(self._keys.leases, 0, 0, withscores=True)
-        pipe.info("server")
+        pipe.info()  # of all sections: Redis 6.2 takes one name or none
         try:
-            *known, first, server = pipe.execute()
+            *known, first, info = pipe.execute()
         except OutOfMemoryError:  # `presence` and `reap`, which makes room, go on
-            return None, ""
-        end_ms = float(first[0][1]) if first else math.inf
-        return end_ms if all(known) else None, server.get("run_id", "")
+            return None
+        if not all(known):
+            return None
+        return IdleReply(
+            now_ms=int(info.get("server_time_usec", 1000 * at_ms)) // 1000,
+            run_id=info.get("run_id", ""),
+            lease_end_ms=float(first[0][1]) if first else math.inf,
+            is_short=memory_of(info).is_short,
+        )
 
     def absent(self, who: WorkerPresence) -> None:
         """Delete the presence record of a worker that exits."""

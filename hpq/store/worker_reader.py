@@ -348,11 +348,16 @@ def memory_question() -> Question[ServerMemory]:
     """Ask for the server's memory and the state of its disk."""
 
     memory, persistence = yield from together(info_question("memory"), info_question("persistence"))
+    return memory_of({**memory, **persistence})
+
+
+def memory_of(info: Mapping[str, Any]) -> ServerMemory:
+    """Return what a server's INFO says of its memory and its disk."""
     return ServerMemory(
-        used=int(memory["used_memory"]) - int(memory.get("mem_not_counted_for_evict", 0)),
-        limit=int(memory.get("maxmemory", 0)),
-        policy=str(memory.get("maxmemory_policy", "noeviction")),
-        is_kept=persistence.get("aof_last_write_status", "ok") == "ok",
+        used=int(info["used_memory"]) - int(info.get("mem_not_counted_for_evict", 0)),
+        limit=int(info.get("maxmemory", 0)),
+        policy=str(info.get("maxmemory_policy", "noeviction")),
+        is_kept=info.get("aof_last_write_status", "ok") == "ok",
     )
 
 

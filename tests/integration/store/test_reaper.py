@@ -13,7 +13,7 @@ from threading import Event
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.attempt import IdleReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.trial import Claim, FailureKind, TrialState
 from hpq.settings import read
 from hpq.store.control import SweepControl
@@ -218,8 +218,15 @@ def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
 
 
 @pytest.fixture
-def idle(now: list[float], store: TrialStore, who: WorkerPresence) -> Reaper:
-    """The reaper of an idle worker that has reported."""
+def idle(now: list[float], store: TrialStore, who: WorkerPresence, monkeypatch) -> Reaper:
+    """The reaper of an idle worker that has reported; the server's clock goes as `now`."""
+    still_idle = store.still_idle
+
+    def at_its_time(who: WorkerPresence, at_ms: int) -> IdleReply | None:
+        reply = still_idle(who, at_ms)
+        return reply and replace(reply, now_ms=at_ms)
+
+    monkeypatch.setattr(store, "still_idle", at_its_time)
     it = replace(who, name="idle-1", fields={"state": "idle", "fault": "", "gpu_util": "0"})
     settings = read({"HPQ_REDIS_URL": "redis://x"})
     reaper = Reaper(settings, store, lambda: (it, True), StateWriter(None), OutageLog())
@@ -280,6 +287,42 @@ def test_an_idle_worker_requeues_a_lost_trial_of_a_full_server(
         redis.config_set("maxmemory", 0)
 
 
+def test_an_idle_worker_makes_room_on_a_server_short_of_memory_at_its_next_sign_of_life(
+    now: list[float], idle: Reaper, sweep_of, take, store, who, redis: Redis, keys, reader
+) -> None:
+    sweep_of(1)
+    claim = take()
+    store.beat(claim, who, ReportBatch(seq=1, step=1, log=b"x" * 8_000), lease_ms=LEASE)
+    end(store, claim, 1.0)
+    now[0] += 10
+    idle.run_once()
+    assert reader.trials.log(claim.trial)[0]
+    redis.config_set("maxmemory", int(redis.info("memory")["used_memory"] / 0.95))
+    try:
+        now[0] += 10
+        idle.run_once()
+        assert not reader.trials.log(claim.trial)[0]
+    finally:
+        redis.config_set("maxmemory", 0)
+
+
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_an_idle_worker_follows_a_jump_of_the_servers_clock_at_its_next_sign_of_life(
+    now: list[float], idle: Reaper, store: TrialStore, redis: Redis, keys, monkeypatch, jump_ms: int
+) -> None:
+    still_idle = store.still_idle
+
+    def jumped(who: WorkerPresence, at_ms: int) -> IdleReply | None:
+        reply = still_idle(who, at_ms)
+        return reply and replace(reply, now_ms=reply.now_ms + jump_ms)
+
+    monkeypatch.setattr(store, "still_idle", jumped)
+    redis.delete(keys.worker("idle-1"))
+    now[0] += 10
+    idle.run_once()
+    assert redis.exists(keys.worker("idle-1"))  # it reported, and got the new time
+
+
 def test_an_idle_worker_mints_tickets_that_a_crash_left_out(
     now: list[float], idle: Reaper, sweep_of, redis: Redis, keys
 ) -> None:
@@ -314,7 +357,12 @@ def test_an_idle_worker_records_a_restart_of_the_server_at_its_next_sign_of_life
     idle.run_once()
     assert redis.hget(keys.server, "run_id") == b"of the server before"
     still_idle = store.still_idle
-    monkeypatch.setattr(store, "still_idle", lambda *a: (still_idle(*a)[0], "of another server"))
+
+    def of_another(who: WorkerPresence, at_ms: int) -> IdleReply | None:
+        reply = still_idle(who, at_ms)
+        return reply and replace(reply, run_id="of another server")
+
+    monkeypatch.setattr(store, "still_idle", of_another)
     now[0] += 10
     idle.run_once()
     assert redis.hget(keys.server, "run_id") != b"of the server before"

@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 from redis.exceptions import RedisError
 
-from hpq.domain.attempt import WorkerPresence
+from hpq.domain.attempt import IdleReply, WorkerPresence
 from hpq.domain.trial import TrialId
 from hpq.notice import plural
 from hpq.settings import Settings
@@ -28,13 +28,14 @@ _SHARE = 0.8  # of an interval: a lone worker is the reaper at each run
 _SEEN_S = 7.5  # or a quarter of a lease: between two signs of life of an idle worker; no new lease
 # ends before the next one
 _REPORT_S = 60.0  # or two leases: between two reports of an idle worker with nothing to reap
+_DRIFT_MS = 1_000  # between two clocks; after more, one of them has jumped
 
 
 class Reaper:
     """Every HPQ_REAP_S: report presence, then requeue trials whose lease expired.
 
-    An idle worker does so if a lease expired, trials wait, owners have limits or the server has
-    restarted; else once a minute.
+    An idle worker does so if a lease expired, trials wait, owners have limits, or the server has
+    restarted, is short of memory or has another time; else once a minute.
 
     `describe` returns the current presence record and whether the worker is idle; `send_provenance`
     sends the provenance record again if the server has dropped it. The leases of the attempts in
@@ -68,7 +69,7 @@ class Reaper:
         self._reported_at = self._seen_at = 0.0
         self._server_ms = 0  # at `_reported_at`
         self._run_id = ""  # of the server
-        self._lease_end_ms: float | None = None  # of the lease that ends first; none ends sooner
+        self._last: IdleReply | None = None  # no lease ends sooner than it says
         self._logged = ""  # the last error
         self._thread = Thread(target=self._loop, name="reaper", daemon=True)
 
@@ -129,12 +130,15 @@ class Reaper:
         if self._dead or self._was_away(now) or self._store.needs_reaper(worker.queue):
             return False
         at_ms = self._server_ms + int(1000 * since_s)
-        if self._lease_end_ms is None or now - self._seen_at >= min(_SEEN_S, lease_s / 4):
+        if self._last is None or now - self._seen_at >= min(_SEEN_S, lease_s / 4):
             before, self._seen_at = self._run_id, now
-            self._lease_end_ms, self._run_id = self._store.still_idle(worker, at_ms)
-            if self._run_id != before:
+            self._last = self._store.still_idle(worker, at_ms)
+            if self._last is None or self._last.is_short:
                 return False
-        return self._lease_end_ms is not None and at_ms < self._lease_end_ms
+            self._run_id = self._last.run_id
+            if self._run_id != before or abs(self._last.now_ms - at_ms) > _DRIFT_MS:
+                return False
+        return at_ms < self._last.lease_end_ms
 
     def _report_presence(self, worker: WorkerPresence, is_idle: bool) -> int:
         lifetime_ms = 3 * self._settings.lease_ms
@@ -143,7 +147,7 @@ class Reaper:
             self._send_provenance()
         self._reported = _described(worker)
         self._reported_at = self._seen_at = time.clock_gettime(_CLOCK)
-        self._server_ms, self._lease_end_ms = reply.now_ms, None
+        self._server_ms, self._last = reply.now_ms, None
         return reply.now_ms
 
     def _was_away(self, now: float) -> bool:
