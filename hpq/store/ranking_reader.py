@@ -123,11 +123,13 @@ class RankingReader:
         return [group for group in groups if group.objectives]
 
     def standing(self, sweep: SweepView, number: int) -> Standing:
-        """Return where a trial of a sweep with one metric stands, as `best` ranks it."""
+        """Return where a trial stands, as `best` ranks it; of several metrics the setting alone."""
         return ask(self._redis, self.standing_question(sweep, number))
 
     def standing_question(self, sweep: SweepView, number: int) -> Question[Standing]:
-        """Ask where a trial of a sweep with one metric stands, as `standing`."""
+        """Ask where a trial stands, as `standing`."""
+        if sweep.objectives:  # the front replaces the rank
+            return Standing(setting=set_of(sweep, number))
         key, first = self._keys.ranking(sweep.id, sweep.replicates), first_of_set(sweep, number)
 
         def add(pipe: Any) -> None:

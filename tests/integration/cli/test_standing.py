@@ -29,6 +29,7 @@ from hpq.store.worker_reader import WorkerReader
 from hpq_views.analysis.rank_results import read_standings, standings_of
 from hpq_views.analysis.summary import SweepSummary
 from tests.support.desk import Desk
+from tests.support.server import calls
 from tests.support.store_calls import end, fail, report, take
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -180,7 +181,7 @@ def test_runs_of_wandb_and_a_question_before_a_retry_know_the_best_setting(
 
 
 def test_one_trial_of_several_metrics_stands_as_all_of_them_do(
-    desk: Desk, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+    desk: Desk, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, redis: Redis
 ) -> None:
     """It has no rank: the first metric alone ranks none of them."""
     metrics = (Metric(name="acc", goal=Goal.MAXIMIZE), Metric(name="gb", goal=Goal.MINIMIZE))
@@ -194,6 +195,9 @@ def test_one_trial_of_several_metrics_stands_as_all_of_them_do(
     assert [row["is_front"] for row in one] == [row["is_front"] for row in every]
     assert not any("rank" in row for row in (*one, *every))
     assert [hpq.Sweep(SID)[n].rank for n in (1, 2, 3)] == [None] * 3
+    redis.config_resetstat()
+    assert desk.hpq("show", f"{SID}/1").returncode == 0
+    assert "zcount" not in calls(redis)  # by which a rank is asked for
 
 
 @pytest.mark.parametrize(
