@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Artifacts, Checkpoint, Failure, Point, TrialState, Unstored
 from hpq.domain.usage import UsageCurves
 
@@ -118,6 +120,21 @@ class Outcome:
     artifacts: Artifacts | None = None
     unstored: Unstored | None = None
     usage: Mapping[str, float] = field(default_factory=dict)  # of USAGE
+
+    def measured(self, sweep: RunnableSweep, lasts: Mapping[str, float]) -> Outcome:
+        """Add what the last values of the metrics are for a sweep's objectives and constraints."""
+        if not (sweep.objectives or sweep.constraints):
+            return self
+        values = tuple(lasts[metric.name] for metric in sweep.objectives)
+        violations = sweep.violations(lasts)
+        is_measured = all(map(math.isfinite, values))
+        return replace(
+            self,
+            objective=self.objective if is_measured else None,  # or one metric would rank it
+            values=values if is_measured else (),
+            violations=violations if all(map(math.isfinite, violations)) else (),
+            infeasible=not sweep.is_feasible(lasts),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

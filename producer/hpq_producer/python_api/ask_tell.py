@@ -81,16 +81,9 @@ def commit_of_caller(
             text = f"{claim.trial}: {name} is {values.get(name, 'missing')}"
             raise UserError(f"{text}; tell a number, or failed='why'", code="invalid-value")
     objective = values[needed[0]] if needed[0] else None
-    violations = sweep.violations(values)
     outcome = Outcome(
-        state=TrialState.FINISHED,
-        objective=objective,
-        best=objective,
-        values=tuple(values[one.name] for one in sweep.objectives),
-        violations=violations if all(map(math.isfinite, violations)) else (),
-        infeasible=not sweep.is_feasible(values),
-        step=_STEP,
-    )
+        state=TrialState.FINISHED, objective=objective, best=objective, step=_STEP
+    ).measured(sweep, values)
     points = tuple(Point(step=_STEP, name=name, value=value) for name, value in values.items())
     last = ReportBatch(
         seq=1, step=_STEP, objective=objective, points=points, metric_order=tuple(values)

@@ -48,19 +48,7 @@ class Result:
 def outcome_of(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome | None:
     """Return the outcome to commit; None if another attempt has the trial, or it is released."""
     outcome = _outcome_of(end, sweep, reports)
-    if outcome is None or not (sweep.objectives or sweep.constraints):
-        return outcome
-    lasts = reports.lasts
-    values = tuple(lasts[metric.name] for metric in sweep.objectives)
-    violations = sweep.violations(lasts)
-    is_measured = all(map(math.isfinite, values))
-    return replace(
-        outcome,
-        objective=outcome.objective if is_measured else None,  # or it would be ranked by one metric
-        values=values if is_measured else (),
-        violations=violations if all(map(math.isfinite, violations)) else (),
-        infeasible=not sweep.is_feasible(lasts),
-    )
+    return None if outcome is None else outcome.measured(sweep, reports.lasts)
 
 
 def _outcome_of(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome | None:
