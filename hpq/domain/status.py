@@ -84,7 +84,7 @@ class Fleet:
     demand: Mapping[str, int]  # queue → trials that run or could be claimed now
     waiting: Mapping[tuple[str, str], int]
     running: Mapping[tuple[str, str], int]
-    held: Mapping[str, int]  # queue → held sweeps, as a worker of the queue last counted them
+    held: Mapping[str, int]  # queue → held sweeps
     workers: Mapping[tuple[str, str], int]
     gpu_util: Mapping[tuple[str, str], float]
     gpu_ms: Mapping[str, int]

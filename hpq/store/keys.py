@@ -11,8 +11,7 @@ P:last          hash  owner → id of the last sweep
 P:server        hash  run_id of the server and since when the reaper trusts it; newest_ms: a time
                       up to which the data are complete
 P:queues        hash  demand:Q → running + claimable trials of queue Q; booked:Q → when the reaper
-                      corrected that; counted:Q → when it last read all open sweeps of Q, and
-                      held:Q → how many were held
+                      corrected that; counted:Q → when it last read all open sweeps of Q
 P:restarts      zset  newest_ms of the data that a restarted server had → when a script noticed the
                       restart, ms; the newest 100
 P:spent         hash  owner → GPU-ms used since the first limit of any owner was set

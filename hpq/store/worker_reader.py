@@ -14,6 +14,7 @@ from redis.exceptions import NoPermissionError
 
 from hpq.domain.budget import EVERYBODY, LIMITS, Owner
 from hpq.domain.status import Fleet, ServerMemory, Worker
+from hpq.domain.stored_state import StoredState
 from hpq.errors import DecodeError
 from hpq.notice import Notice
 from hpq.redis.damage import answered
@@ -26,7 +27,6 @@ _NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\Z")  # of a worker: host,
 _CONNECTED = ("idle", "busy", "draining", "drained")  # states of a worker that sends heartbeats
 _DIGITS = 20  # no count has more
 _DEMAND = "demand:"  # of a queue, in the hash P:queues
-_HELD = "held:"  # number of sweeps of a queue, there too
 _ENDED = "ended:"  # of attempts, in the hash `counters`
 
 
@@ -101,12 +101,12 @@ class WorkerReader:
         demand = _of_queues(queues)
         limit = memory.get("maxmemory", 0)
         aof_ok = persistence.get("aof_enabled") and persistence.get("aof_last_write_status") == "ok"
-        waiting, running = self._trials(list(demand))
+        waiting, running, held = self._trials(list(demand))
         return Fleet(
             demand=demand,
             waiting=waiting,
             running=running,
-            held=_of_queues(queues, _HELD),
+            held=held,
             gpu_ms=self._gpu_ms(),
             workers=Counter((worker.queue, worker.state) for worker in live),
             gpu_util=_gpu_util(live),
@@ -120,8 +120,10 @@ class WorkerReader:
         found: Any = self._redis.hgetall(self._keys.spent)
         return _counts(found)
 
-    def _trials(self, queues: list[str]) -> tuple[Mapping[tuple[str, str], int], ...]:
-        """Return the waiting and the running trials of open sweeps, by queue and owner."""
+    def _trials(
+        self, queues: list[str]
+    ) -> tuple[Mapping[tuple[str, str], int], Mapping[tuple[str, str], int], Mapping[str, int]]:
+        """Return what waits and what runs in open sweeps, by queue and owner; and held sweeps."""
         pipe = self._redis.pipeline(transaction=False)
         for queue in queues:
             pipe.hgetall(self._keys.queue(queue, "owners"))
@@ -140,11 +142,14 @@ class WorkerReader:
         pipe = self._redis.pipeline(transaction=False)
         for _, sid in sweeps:
             pipe.zcard(self._keys.sweep(sid, "waiting"))
-        waiting = Counter[tuple[str, str]]()
-        for (whose, sid), size in zip(sweeps, pipe.execute(raise_on_error=False), strict=True):
+            pipe.hget(self._keys.sweep(sid), "state")
+        answers = pipe.execute(raise_on_error=False)
+        waiting, held = Counter[tuple[str, str]](), Counter(dict.fromkeys(queues, 0))
+        for (whose, sid), size, state in zip(sweeps, answers[::2], answers[1::2], strict=True):
             with suppress(DecodeError):  # `hpq ls` names the sweep
                 waiting[whose] += answered(self._keys.sweep(sid, "waiting"), size)
-        return waiting, running
+            held[whose[0]] += state == StoredState.HELD.encode()
+        return waiting, running, held
 
 
 class OwnerReader:
@@ -264,12 +269,12 @@ def _counts(row: Row) -> dict[str, int]:
     }
 
 
-def _of_queues(queues: Row, what: str = _DEMAND) -> dict[str, int]:
-    """Return the demand of each queue, or another figure, from the hash P:queues."""
+def _of_queues(queues: Row) -> dict[str, int]:
+    """Return the demand of each queue, from the hash P:queues."""
     return {
-        name.removeprefix(what): number
+        name.removeprefix(_DEMAND): number
         for name, number in _counts(queues).items()
-        if name.startswith(what)
+        if name.startswith(_DEMAND)
     }
 
 

@@ -24,7 +24,7 @@ local function book(queue, rooms_left, every_ms)
   local open, stamp = key('q', queue, 'open'), 'counted:' .. queue
   local since = NOW - (tonumber(redis.call('HGET', key('queues'), stamp)) or 0)
   local is_whole = since < 0 or since >= every_ms * redis.call('ZCARD', open) / AT_ONCE
-  local sum, want, held, owner_of, busy = 0, 0, 0, {}, {}
+  local sum, want, owner_of, busy = 0, 0, {}, {}
   local was_listed = is_whole and listed(queue)
   for _, sid in ipairs(redis.call('ZRANGE', is_whole and open or key('q', queue, 'pending'), 0, -1)) do
     sweeps().guarded(sid, function()
@@ -45,14 +45,13 @@ local function book(queue, rooms_left, every_ms)
       owner_of[sid], busy[owner] = owner, (busy[owner] or 0) + s.RUNNING
       sum = sum + tonumber(int(startable(s)))
       want = want + useful_tickets(s)
-      if s.state == 'held' then held = held + 1 end
     end)
   end
   local counted = {}
   if is_whole then
     rewrite(key('q', queue, 'owners'), owner_of)
     rewrite(key('q', queue, 'busy'), busy)
-    counted = {stamp, NOW_MS, 'held:' .. queue, held}
+    counted = {stamp, NOW_MS}
   else
     busy = read_hash(key('q', queue, 'busy'))
   end
