@@ -109,7 +109,7 @@ def test_a_commit_that_the_script_refuses_changes_nothing_and_is_not_sent_for_ev
 
 REFUSALS: list[RedisError] = [
     OutOfMemoryError("command not allowed when used memory > 'maxmemory'."),
-    ReadOnlyError("You can't write against a read only replica."),
+    ReadOnlyError("You can't write against a read only replica. script: 1, on @user_script:1."),
     NoPermissionError("this user has no permissions to run the 'evalsha' command"),
     ResponseError("MISCONF Redis is configured to save RDB snapshots, but it is unable to"),
     ResponseError("BUSY Redis is busy running a script. You can only call SCRIPT KILL"),
