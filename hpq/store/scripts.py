@@ -48,6 +48,7 @@ _SHARED: Mapping[str, tuple[str, ...]] = {
     "control": ("memory", "ends"),
     "create": ("ends", "early_termination", "reports", "sharing"),
     "finish_restore": ("sharing",),
+    "keep_ran_on": ("memory",),
     "limit_owner": ("memory", "booking"),
     "presence": ("memory",),
     "reap": ("memory", "ends", "server_restarts", "histories", "booking"),

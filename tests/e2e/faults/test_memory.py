@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hpq.domain.trial import TrialId
+from tests.support.constants import DEADLINE_S
 from tests.support.ids import ids
 
 
@@ -26,6 +28,26 @@ def test_workers_on_a_server_at_its_maxmemory_end_what_they_run_and_then_wait(la
     assert [t.objective for t in lab.reader.trials.all(sid)] == [0.1, 0.2, 0.3, 0.4]
     assert all(lab.events(sid, n) == ["claimed", "finished"] for n in range(1, 5))
     assert fleet.poll() is None and "Traceback" not in lab.log()
+
+
+@pytest.mark.slow
+def test_a_worker_that_starts_on_a_full_server_makes_room_and_runs_trials(lab) -> None:
+    """F15: maxmemory is reached while no worker runs."""
+    ended = lab.steered(1)
+    lab.go()
+    first = lab.worker()
+    lab.wait_over(ended)
+    first.terminate()
+    assert first.wait(DEADLINE_S) == 0
+    curves = lab.keys.trial(TrialId(sweep=ended, number=1), "points")
+    assert lab.redis.exists(curves)
+    sid = lab.steered(2)
+    lab.redis.config_set("maxmemory", 1)
+    lab.worker()
+    lab.wait_until(lambda: not lab.redis.exists(curves), "room")
+    lab.redis.config_set("maxmemory", 0)
+    lab.wait_over(sid)
+    assert not {"worker-ended", "value-unreadable"} & set(ids(lab.log()))
 
 
 @pytest.mark.slow
