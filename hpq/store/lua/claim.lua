@@ -222,5 +222,5 @@ local found = claim_next()
 if found then return found end
 redis.call('ZADD', key('q', queue, 'idle'), NOW_MS, worker)
 save(w, 'state', 'idle', 'trial', '')
-redis.call('PEXPIRE', w.KEY, 3 * lease)
+if not w.queue then redis.call('PEXPIRE', w.KEY, 3 * lease) end
 return {'empty', short, unfed}

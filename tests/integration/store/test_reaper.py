@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -218,8 +219,8 @@ def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
 
 
 @pytest.fixture
-def idle(now: list[float], store: TrialStore, who: WorkerPresence, monkeypatch) -> Reaper:
-    """The reaper of an idle worker that has reported; the server's clock goes as `now`."""
+def server_clock(store: TrialStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server's clock go as the machine's, for idle workers."""
     still_idle = store.still_idle
 
     def at_its_time(who: WorkerPresence, at_ms: int) -> IdleReply | None:
@@ -227,6 +228,11 @@ def idle(now: list[float], store: TrialStore, who: WorkerPresence, monkeypatch) 
         return reply and replace(reply, now_ms=at_ms)
 
     monkeypatch.setattr(store, "still_idle", at_its_time)
+
+
+@pytest.fixture
+def idle(now: list[float], server_clock: None, store: TrialStore, who: WorkerPresence) -> Reaper:
+    """The reaper of an idle worker that has reported."""
     it = replace(who, name="idle-1", fields={"state": "idle", "fault": "", "gpu_util": "0"})
     settings = read({"HPQ_REDIS_URL": "redis://x"})
     reaper = Reaper(settings, store, lambda: (it, True), StateWriter(None), OutageLog())
@@ -249,6 +255,22 @@ def test_an_idle_worker_sends_few_commands_and_counts_as_live(
     idle.run_once()
     sent = calls(redis)
     assert sum(sent.values()) - sent["zscore"] <= 65, sent
+
+
+def test_the_record_of_an_idle_worker_lives_until_its_next_report(
+    now: list[float], server_clock, store: TrialStore, who: WorkerPresence, redis: Redis, keys
+) -> None:
+    it = replace(who, fields={"state": "idle", "fault": ""})
+    settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_LEASE_S": "30", "HPQ_REAP_S": "59"})
+    reaper = Reaper(settings, store, lambda: (it, True), StateWriter(None), OutageLog())
+    ends_at = math.inf
+    for _ in range(6):
+        assert now[0] < ends_at
+        redis.persist(keys.worker(it.name))
+        reaper.run_once()
+        if (left_ms := redis.pttl(keys.worker(it.name))) > 0:
+            ends_at = now[0] + left_ms / 1_000
+        now[0] += 59
 
 
 def test_an_idle_worker_requeues_a_lost_trial_at_its_next_look(

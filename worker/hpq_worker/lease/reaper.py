@@ -141,7 +141,7 @@ class Reaper:
         return at_ms < self._last.lease_end_ms
 
     def _report_presence(self, worker: WorkerPresence, is_idle: bool) -> int:
-        lifetime_ms = 3 * self._settings.lease_ms
+        lifetime_ms = 3 * self._settings.lease_ms + int(1000 * self._settings.reap_s)
         reply = self._store.present(worker, idle=is_idle, lifetime_ms=lifetime_ms)
         if reply.lacks_provenance:
             self._send_provenance()
