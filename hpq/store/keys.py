@@ -38,7 +38,7 @@ P:q:Q:pending   zset  the same for those of them at which claims look: trials wa
                       and max_parallel let one start, or a stop has left them to the reaper
 P:q:Q:owners    hash  sweep id → owner, of the open ones
 P:q:Q:busy      hash  owner with open sweeps → number of their running trials
-P:q:Q:idle      zset  W → last seen idle, ms
+P:q:Q:idle      zset  W → when it last reported that it is idle, ms
 P:q:Q:checked   string  set when a worker of the queue checked its sweeps for notices; expires
 P:demand:Q      list  as long as the demand, at most 10,000 (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts; with a budget, GPU-ms:

@@ -283,29 +283,24 @@ class TrialStore:
         return PresenceReply(now_ms=int(rest[0]), lacks_provenance=bool(rest[1]))
 
     def needs_reaper(self, queue: str) -> bool:
-        """Return whether a queue has trials that may start, or that a stop has left.
-
-        Also if operators limit owners: a trial that ends may let others start in another queue,
-        which has no worker that would count them.
-        """
-        return bool(self._redis.exists(self._keys.queue(queue, "pending"), self._keys.limits))
+        """Return whether a queue has trials that may start, or that a stop has left."""
+        return bool(self._redis.exists(self._keys.queue(queue, "pending")))
 
     def still_idle(self, who: WorkerPresence, at_ms: int) -> IdleReply | None:
         """Record that an idle worker lives at a time of the server.
 
         Returns:
-            None if the server does not know the worker as an idle one, or is full.
+            None if the server does not know the worker, or is full.
         """
         pipe = self._redis.pipeline(transaction=False)
         pipe.zadd(self._keys.workers, {who.name: at_ms}, xx=True, ch=True)
-        pipe.zadd(self._keys.queue(who.queue, "idle"), {who.name: at_ms}, xx=True, ch=True)
         pipe.zrange(self._keys.leases, 0, 0, withscores=True)
         pipe.info()  # of all sections: Redis 6.2 takes one name or none
         try:
-            *known, first, info = pipe.execute()
+            is_known, first, info = pipe.execute()
         except OutOfMemoryError:  # `presence` and `reap`, which makes room, go on
             return None
-        if not all(known):
+        if not is_known:
             return None
         return IdleReply(
             now_ms=int(info.get("server_time_usec", 1000 * at_ms)) // 1000,

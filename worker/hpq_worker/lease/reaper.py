@@ -34,8 +34,9 @@ _DRIFT_MS = 1_000  # between two clocks; after more, one of them has jumped
 class Reaper:
     """Every HPQ_REAP_S: report presence, then requeue trials whose lease expired.
 
-    An idle worker does so if a lease expired, trials wait, owners have limits, or the server has
-    restarted, is short of memory or has another time; else once a minute.
+    An idle worker does so twice after it became idle, since others may start in the room of its
+    trial's owner; if a lease expired, trials wait, or the server has restarted, is short of memory
+    or has another time; else once a minute.
 
     `describe` returns the current presence record and whether the worker is idle; `send_provenance`
     sends the provenance record again if the server has dropped it. The leases of the attempts in
@@ -66,6 +67,7 @@ class Reaper:
         self._contact_at = time.clock_gettime(_CLOCK)
         self._paused_until = 0.0
         self._reported: dict[str, str] | None = None  # what describes the worker, without its GPU
+        self._has_changed = False  # by the last report
         self._reported_at = self._seen_at = 0.0
         self._server_ms = 0  # at `_reported_at`
         self._run_id = ""  # of the server
@@ -125,7 +127,9 @@ class Reaper:
         """Return whether an idle worker has nothing to report or to reap; record that it lives."""
         now, lease_s = time.clock_gettime(_CLOCK), self._settings.lease_s
         since_s = now - self._reported_at
-        if _described(worker) != self._reported or since_s >= min(_REPORT_S, 2 * lease_s):
+        if self._has_changed or _described(worker) != self._reported:
+            return False
+        if since_s >= min(_REPORT_S, 2 * lease_s):
             return False
         if self._dead or self._was_away(now) or self._store.needs_reaper(worker.queue):
             return False
@@ -145,7 +149,8 @@ class Reaper:
         reply = self._store.present(worker, idle=is_idle, lifetime_ms=lifetime_ms)
         if reply.lacks_provenance:
             self._send_provenance()
-        self._reported = _described(worker)
+        described = _described(worker)
+        self._has_changed, self._reported = described != self._reported, described
         self._reported_at = self._seen_at = time.clock_gettime(_CLOCK)
         self._server_ms, self._last = reply.now_ms, None
         return reply.now_ms

@@ -58,7 +58,7 @@ local function book(queue, rooms_left, every_ms)
   for _, running in pairs(busy) do sum = sum + math.max(0, tonumber(running) or 0) end
   redis.call('HSET', key('queues'), 'demand:' .. queue, int(sum), unpack(counted))
   fit_demand(queue, redis.call('LLEN', key('demand', queue)), sum)
-  redis.call('ZREMRANGEBYSCORE', key('q', queue, 'idle'), '-inf', int(NOW - FRESH_MS))
+  redis.call('ZREMRANGEBYSCORE', key('q', queue, 'idle'), '-inf', int(NOW - IDLE_MS))
   return lacking(queue, want)
 end
 

@@ -30,7 +30,7 @@ end
 local function useful_tickets(s)
   local ready = math.min(startable(s), s.WAITING)
   if ready == 0 then return lacks_suggester(s) and startable(s) > 0 and 1 or 0 end
-  return math.min(ready, 8 + redis.call('ZCOUNT', key('q', s.queue, 'idle'), NOW - FRESH_MS, '+inf'))
+  return math.min(ready, 8 + redis.call('ZCOUNT', key('q', s.queue, 'idle'), NOW - IDLE_MS, '+inf'))
 end
 
 -- Returns how many of `wanted` tickets a queue lacks. The key is RQ's.

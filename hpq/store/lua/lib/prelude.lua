@@ -25,6 +25,7 @@ local NOW_MS = int(NOW)  -- as text
 local FRONT = 1000000000  -- the score of a requeued trial is its number minus this, of a retried one minus twice this
 local COMING = 1000       -- at most this many trials still to be suggested count
 local FRESH_MS = 30000    -- a worker that was silent for longer does not count
+local IDLE_MS = 90000     -- an idle one says once a minute that it is idle
 local MOST_ENDED = 1000   -- trials that one call ends: about 30 ms
 local MOST_DEMAND = 10000 -- entries of the list by which autoscalers read the demand
 
