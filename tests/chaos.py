@@ -85,7 +85,6 @@ ENV = {
     "HPQ_LOST_MAX": "50",  # here a healthy trial loses its worker often
 }
 DISK_MIB = 64
-FULL_S, FREE_S = 4.0, 1.0  # at maxmemory no trial starts
 # Counts of faults, and names of workers that were killed: hpq drops its own after an hour.
 NAMES = {
     "hpq:counters",
@@ -108,7 +107,7 @@ class Plan:
     workers: int = 4
     seconds: float = 1_200.0
     every_s: float = 1.0
-    is_full: bool = False  # Redis is at its maxmemory, but for FREE_S of every FULL_S seconds
+    is_full: bool = False  # Redis is at its maxmemory while half of the workers have a trial
 
 
 class Chaos:
@@ -121,6 +120,7 @@ class Chaos:
         self.began = time.monotonic()
         self.undo: list[tuple[float, Callable[[], object]]] = []  # when a fault ends, and how
         self.blows: Counter[str] = Counter()
+        self.full: Counter[bool] = Counter()  # how often Redis was found at its maxmemory, and not
         self.rows: list[str] = []  # of the table of sweeps
         self.values = lab.folder / "values.log"
         self.faults: list[Callable[[], None]] = [
@@ -215,10 +215,9 @@ class Chaos:
             self.lab.worker(HPQ_REDIS_URL=self.proxy.url)
 
     def mend(self, *, all_of_them: bool = False) -> None:
-        """End the faults whose time is over; of a full server, free its memory now and then."""
+        """End the faults whose time is over."""
         if self.plan.is_full:
-            is_free = all_of_them or self.at % FULL_S < FREE_S
-            self.limit_redis(0 if is_free else 1)
+            self.fill_or_free(is_over=all_of_them)
         for one in [x for x in self.undo if all_of_them or x[0] <= time.monotonic()]:
             self.undo.remove(one)
             with contextlib.suppress(ProcessLookupError):
@@ -336,6 +335,14 @@ class Chaos:
         self.told("Redis at its maxmemory")
         self.later(1.0, 5.0, lambda: self.limit_redis(0))
 
+    def fill_or_free(self, *, is_over: bool) -> None:
+        """Keep Redis at its maxmemory, at which no trial starts, while enough trials run."""
+        with contextlib.suppress(RedisError):
+            running = self.lab.redis.zcard(self.lab.keys.leases)
+            is_full = running >= self.plan.workers / 2 and not is_over
+            self.limit_redis(int(is_full))
+            self.full[is_full] += 1
+
     def limit_redis(self, maxmemory: int) -> None:
         with contextlib.suppress(RedisError):  # it is killed, and comes back without a limit
             self.lab.redis.config_set("maxmemory", maxmemory)
@@ -432,8 +439,11 @@ def main() -> None:
         print(
             f"\n{datetime.now(UTC):%Y-%m-%d}, seed {plan.seed}, {plan.trials} trials in"
             f" {chaos.at:.0f} s, {os.cpu_count()} cores, load {os.getloadavg()[2]:.0f},"
-            f" {chaos.blows.total()} faults, {lab.log().count('Traceback')} tracebacks\n"
+            f" {chaos.blows.total()} faults, {lab.log().count('Traceback')} tracebacks"
         )
+        if plan.is_full:
+            print(f"Redis at its maxmemory for {chaos.full[True] / chaos.full.total():.0%} of it")
+        print()
         head = "| sweep ended after | finished | correct results | lost | doubled | attempts |"
         print(table(f"{head} late results | requeued |", chaos.rows))
         blows = [f"| {what} | {n} |" for what, n in chaos.blows.most_common()]
