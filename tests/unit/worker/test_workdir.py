@@ -42,6 +42,16 @@ def test_what_has_a_living_owner_stays_and_goes_when_that_is_dead(work, tmp_path
     assert remove_abandoned(tmp_path) == []
 
 
+def test_a_dead_owner_is_named_though_its_runner_still_writes(work, tmp_path, monkeypatch) -> None:
+    """Else its trial would wait for the end of its lease."""
+    die(DirectoryLock(work))
+    with monkeypatch.context() as patch:
+        patch.setattr(workdir, "_remove_folder", lambda folder: None)
+        assert remove_abandoned(tmp_path) == [work.name]
+    assert work.exists()
+    assert remove_abandoned(tmp_path) == [work.name] and not work.exists()
+
+
 def test_what_was_given_up_with_something_in_it_stays(work, tmp_path) -> None:
     DirectoryLock(work).release()
     assert remove_abandoned(tmp_path) == [] and work.exists()

@@ -87,8 +87,8 @@ class GarbageCollector:
     """The thread that tidies the store and the work directories, and stores what the store refused.
 
     It runs when a trial has ended, and every two leases: other workers may have left files. `dead`
-    receives the attempts of the directories that it removes: a dead process does not wait for the
-    end of its lease.
+    receives the attempts of the directories that killed workers left: their trials do not wait for
+    the end of a lease.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class GarbageCollector:
 
     def _remove_abandoned(self) -> None:
         for name in remove_abandoned(self._work_root):
-            log.info("removed the files of %s, which a killed worker left", name)
+            log.info("%s: its worker was killed; its files are removed", name)
             if attempt := attempt_of(name):
                 self.dead.append(attempt)
 

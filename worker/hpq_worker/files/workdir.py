@@ -276,13 +276,16 @@ def attempt_of(name: str) -> tuple[TrialId, str] | None:
 
 
 def remove_abandoned(home: Path) -> list[str]:
-    """Remove the work directories whose owners are dead; return their names."""
-    folder, removed = home / "work", []
+    """Remove the work directories whose owners are dead; return their names.
+
+    A dying runner may still write: then the next call removes its directory, and returns it again.
+    """
+    folder, abandoned = home / "work", []
     with suppress(OSError):
         for entry in os.listdir(folder):
             if _LOCK.match(entry) and _remove_if_abandoned(folder / entry):
-                removed.append(entry.removesuffix(".lock"))
-    return removed
+                abandoned.append(entry.removesuffix(".lock"))
+    return abandoned
 
 
 def _remove_if_abandoned(lock: Path) -> bool:
@@ -299,9 +302,8 @@ def _remove_if_abandoned(lock: Path) -> bool:
         _remove_socket_dir(Path(socket_dir))
         work = lock.with_name(lock.name.removesuffix(".lock"))
         _remove_folder(work)
-        if os.path.lexists(work):  # a dying runner still writes
-            return False
-        lock.unlink(missing_ok=True)
+        if not os.path.lexists(work):
+            lock.unlink(missing_ok=True)
         return True
     except OSError:  # held, or a file system without locks
         return False
