@@ -258,7 +258,7 @@ def test_an_idle_worker_sends_few_commands_and_counts_as_live(
         seen.append(redis.zscore(keys.workers, "idle-1"))
     sent = calls(redis) | {"info": redis.info("commandstats")["cmdstat_info"]["calls"] - 1}
     assert all(seen_ms != later_ms for seen_ms, later_ms in zip(seen, seen[2:], strict=False))
-    assert sum(sent.values()) - sent["zscore"] <= 60, sent
+    assert sum(sent.values()) - sent["zscore"] <= 65, sent
 
 
 def test_the_record_of_an_idle_worker_lives_until_its_next_report(
