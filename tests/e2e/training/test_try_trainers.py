@@ -7,9 +7,11 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.commands import HPQ, run_hpq
@@ -202,9 +204,26 @@ def test_a_process_that_a_trainer_forked_leaves_ctrl_c_to_it(place: Place) -> No
 @pytest.mark.parametrize("words", [("mine:loops",), ("digits", "--set", "epochs=10000")])
 def test_a_loop_goes_on_from_where_ctrl_c_stopped_it(place: Place, words: Sequence[str]) -> None:
     pytest.importorskip("sklearn")
-    for seen in ("step 1 ", "hpq: continues at epoch "):
+    for seen in ("step 1 ", "hpq: the training continues "):
         terminal = place.on_terminal(*words, "--checkpoint", "kept")
         terminal.read_until(seen)
         terminal.read_until("\r\n")
         terminal.type("\x03")
         assert terminal.end() == 130, terminal.seen
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc, and glibc's malloc")
+@pytest.mark.parametrize(("trainer", "is_set"), [("digits", True), ("mine:waits", False)])
+def test_only_the_process_of_a_built_in_trainer_keeps_freed_memory(
+    place: Place, trainer: str, is_set: bool
+) -> None:
+    pytest.importorskip("sklearn")
+    words = [HPQ, "try", trainer, *(["--set", "epochs=10000"] if is_set else [])]
+    with subprocess.Popen(words, cwd=place.code, env=place.env, stdout=subprocess.PIPE) as tried:
+        assert tried.stdout and tried.stdout.readline().startswith(b"step 1 ")
+        below = psutil.Process(tried.pid).children(recursive=True)
+        (runner,) = [one for one in below if "hpq_worker.runner" in one.cmdline()]
+        assert ("MALLOC_TRIM_THRESHOLD_" in runner.environ()) is is_set
+        tried.send_signal(signal.SIGTERM)
+        tried.stdout.read()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -243,16 +241,3 @@ def test_a_share_of_a_gpu_leaves_room_for_the_contexts_of_all_who_share_it() -> 
     for trials, total in ((2, 16), (4, 16), (4, 80), (8, 141)):
         each = share(trials, total * gib) * total * gib
         assert trials * (each + device._CONTEXT) <= total * gib
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's mallopt")
-@pytest.mark.usefixtures("picks")
-def test_only_a_training_changes_how_a_process_frees_memory(monkeypatch) -> None:
-    calls: list[tuple[int, int]] = []
-    libc = SimpleNamespace(mallopt=lambda *given: calls.append(given))
-    monkeypatch.setattr(device.ctypes, "CDLL", lambda _: libc)
-    device.keep_freed_memory.cache_clear()
-    assert device.pick().type == "cpu" and not calls
-    for _ in range(2):
-        device.keep_freed_memory()
-    assert len(calls) == 2

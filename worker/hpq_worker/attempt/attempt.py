@@ -318,6 +318,8 @@ class AttemptRunner:
             # A resident runner outlives the attempt's directories: it must not work in one.
             cwd = place.cwd or str(self._settings.home)
             env = place.environment(env, self._python(sweep, env))
+            if launch.trainer in BUILT_IN:
+                env = {**environment.KEEP_FREED_MEMORY, **env}
             self._runner = RunnerProcess(key, env, cwd, self._parts.terminal is not None)
         return self._runner, place
 

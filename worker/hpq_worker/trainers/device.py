@@ -5,10 +5,8 @@ torch's threads are those of OMP_NUM_THREADS, which the worker sets for each run
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
-import sys
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -20,7 +18,6 @@ from hpq.errors import DeviceUnusable
 from hpq_worker.trainers.step import Plan
 
 _CONTEXT = 600 * 2**20  # bytes of a CUDA context, with the libraries' code
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
 
 
 def plan(**changes: Any) -> Plan:
@@ -63,20 +60,6 @@ def _pick(given: str) -> torch.device:
             " torch that fits its driver, or set CUDA_VISIBLE_DEVICES= to train on the CPU"
         )
     return torch.device("cpu")
-
-
-@cache
-def keep_freed_memory() -> None:
-    """Let this process of a built-in trainer keep large blocks of memory that it has freed.
-
-    glibc gives them back to the kernel at once, and a step on a CPU frees and asks for the same
-    ones: page faults are else a fifth of a step. musl has no mallopt.
-    """
-    if pick().type == "cpu" and sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        if mallopt is not None:
-            mallopt(_M_MMAP_MAX, 0)
-            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def why_no_gpu() -> str:
