@@ -58,6 +58,7 @@ def compare(
         "epochs": EPOCHS,
         "momentum": momentum,
         "max_learning_rate": rate,
+        "weight_decay": 5e-4,
     }
     pairs = list(zip(utils.transpose(utils.normalise(tests)), answers, strict=True))
     code.fit(model, (drawn.data, pairs), params, theirs.append)
@@ -67,11 +68,8 @@ def compare(
         _Again(drawn),
         Batches(test, lambda some: normalize(some, PLAN)),
         desk,  # type: ignore[arg-type]
-        epochs=EPOCHS,
-        momentum=momentum,
-        max_learning_rate=rate,
-        weight_decay=5e-4,
-        plan=PLAN,
+        params,
+        PLAN,
     )
     with torch.no_grad():
         pairs_of_layers = zip(ours.parameters(), model.parameters(), strict=True)

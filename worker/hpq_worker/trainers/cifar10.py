@@ -17,7 +17,7 @@ from hpq.domain.trial import Params
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
 from hpq_worker.trainers.data import Batches, Split, load_data
-from hpq_worker.trainers.loop import NUMBERS, fit
+from hpq_worker.trainers.loop import fit
 from hpq_worker.trainers.step import Plan
 
 PAD = 4  # pixels
@@ -41,7 +41,7 @@ def train(params: Params, trial: Trial, plan: Plan | None = None) -> None:
         model = ResNet9(p["width"], batch_norm=p["batch_norm"] == "on")
     train = Augmented(data.train, p["batch_size"], p["data_aug_cutout_size"], p["seed"], plan)
     test = Batches(data.test, partial(normalize, plan=plan))
-    fit(model, train, test, trial, **{name: p[name] for name in NUMBERS}, plan=plan)
+    fit(model, train, test, trial, p, plan)
 
 
 def usual_plan() -> Plan:
@@ -63,8 +63,9 @@ class Stem(nn.Conv2d):
 def conv_block(c_in: int, c_out: int, *, batch_norm: bool, pool: bool = False) -> nn.Sequential:
     """Return a 3x3 convolution without bias, BN if asked, max pooling by 2 if asked, and ReLU.
 
-    The article has ReLU before the pooling, which is the same function with the same gradient on
-    four times the numbers. Pooling before BN would change BN's statistics.
+    The article computes ReLU before the pooling. Both orders give the same output and gradient, and
+    after the pooling ReLU has a quarter of the numbers. BN comes before, since its statistics are
+    of all pixels.
     """
     kind = Stem if c_in < 8 else nn.Conv2d
     layers: list[nn.Module] = [kind(c_in, c_out, 3, padding=1, bias=False)]

@@ -10,7 +10,7 @@ from hpq.domain.trial import Params
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
 from hpq_worker.trainers.data import Batches, load_data
-from hpq_worker.trainers.loop import NUMBERS, fit
+from hpq_worker.trainers.loop import fit
 
 MEAN, STD = 4.88, 6.02  # of all pixels, in 0..16
 
@@ -18,13 +18,17 @@ MEAN, STD = 4.88, 6.02  # of all pixels, in 0..16
 def train(params: Params, trial: Trial) -> None:
     """Train a small network on digits and report each epoch; raises as `cifar10` does."""
     p = BUILT_IN["digits"].fill(params)
-    data, hidden = load_data("digits", trial), p["hidden"]
+    data = load_data("digits", trial)
     train = Batches(data.train, normalize, p["batch_size"], p["seed"])
-    numbers, plan = {name: p[name] for name in NUMBERS}, device.plan(graph=True)
     torch.manual_seed(p["seed"])
     with device.pick():
-        layers = nn.Flatten(), nn.Linear(64, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, 10)
-    fit(nn.Sequential(*layers), train, Batches(data.test, normalize), trial, **numbers, plan=plan)
+        model = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(64, p["hidden"]),
+            nn.ReLU(inplace=True),
+            nn.Linear(p["hidden"], 10),
+        )
+    fit(model, train, Batches(data.test, normalize), trial, p, device.plan(graph=True))
 
 
 def normalize(images: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,8 @@
 """The loop of the built-in trainers: the schedule, epochs, reports, stops, and a checkpoint.
 
-The device is read twice an epoch: its sums after training, and after testing. A checkpoint is of
-the end of an epoch: a trial that resumes trains the epoch again in which it was stopped.
+No step waits for the device: its sums are read once after the training of an epoch, and once after
+the test. A checkpoint holds the state after the training of an epoch. A trial that resumes from it
+runs the test of this epoch if it is missing, and then trains the next epoch.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from hpq_worker.trainers.step import Batch, Plan, Step, measure
 
 FILE = "training.pt"  # in the trial's checkpoint directory
 KNEE = 5 / 24  # of the training: here the learning rate is at its maximum
-NUMBERS = ("epochs", "max_learning_rate", "momentum", "weight_decay")  # of a built-in trainer's set
+# After the training of an epoch: params, epoch, total_s of all training, `untested` (the figures of
+# the epoch until its test is reported), and what `_copied` returns.
+State = dict[str, Any]
 
 
 def rates(steps: int, epochs: int, maximum: float) -> torch.Tensor:
@@ -44,42 +47,46 @@ def fit(
     train: Batches,
     test: Batches,
     trial: Trial,
-    *,
-    epochs: int,
-    max_learning_rate: float,
-    momentum: float,
-    weight_decay: float,
+    params: Mapping[str, Any],
     plan: Plan,
 ) -> None:
     """Train and test a classifier by SGD with Nesterov momentum; report each epoch.
 
-    Resumes from the trial's checkpoint; saves at the end of an epoch every `trial.checkpoint_s`
-    seconds, and at a stop. The network is moved to the device. Reported: train/ and test/ loss and
-    acc (means per image) and time, and total/time, which is training alone; times in seconds.
+    `params` are all of the trainer; epochs, max_learning_rate, momentum and weight_decay are read
+    here. Resumes from the trial's checkpoint if it is of equal `params`; saves after an epoch every
+    `trial.checkpoint_s` seconds, and at a stop. The network is moved to the device. Reported:
+    train/ and test/ loss and acc (means per image) and time, and total/time, which is training
+    alone; times in seconds.
 
     Raises:
         Diverged: the loss of an epoch is not finite.
     """
-    device.keep_freed_memory()
-    size = train.batch_size
-    run = {"epochs": epochs, "steps": len(train), "batch_size": size, "momentum": momentum}
-    run |= {"max_learning_rate": max_learning_rate, "weight_decay": weight_decay}
-    step = Step(device.placed(model, plan), plan, size, momentum, weight_decay)
-    at = Progress(step, train.generator, run, trial.checkpoint_dir)
-    at.restore()
-    trial.phase(f"epoch {at.epoch} of {epochs}")
-    every = rates(len(train), epochs, max_learning_rate).to(step.lr)
+    model = device.placed(model, plan)
+    step = Step(model, plan, train.batch_size, params["momentum"], params["weight_decay"])
+    epochs = params["epochs"]
+    every = rates(len(train), epochs, params["max_learning_rate"]).to(step.lr)
+    path = None if trial.checkpoint_dir is None else trial.checkpoint_dir / FILE
+    state = _resumed(path, step, train.generator, params)
+    trial.phase(f"epoch {state['epoch'] + 1} of {epochs}")
+    saved_at = time.monotonic()
     try:
-        while at.epoch <= epochs:
-            trained = _train(step, train, every[at.epoch - 1], trial, at.epoch)
-            tested = _test(step, test, trial, at.epoch)
-            at.end_epoch(trained["train/time"])
-            total = {"total/time": _float32(at.total_s)}
-            trial.report({**trained, **tested, **total}, at.epoch - 1)
-            at.save(trial.checkpoint_s)
+        for epoch in range(state["epoch"], epochs + 1):
+            if epoch > state["epoch"]:
+                trained = _train(step, train, every[epoch - 1], trial, epoch)
+                total_s = state["total_s"] + trained["train/time"]
+                state |= {"epoch": epoch, "total_s": total_s, "untested": trained}
+                state |= _copied(step, train.generator)
+                if time.monotonic() - saved_at >= trial.checkpoint_s:
+                    _save(state, path)
+                    saved_at = time.monotonic()
+            if state["untested"]:
+                tested = _test(step, test, trial, epoch)
+                total = {"total/time": _float32(state["total_s"])}
+                trial.report({**state["untested"], **tested, **total}, epoch)
+                state["untested"] = {}
     except _Stopped:
-        if at.epoch > 1:
-            at.save()
+        if state["epoch"] > 0:
+            _save(state, path)
 
 
 def _train(
@@ -129,98 +136,69 @@ def _until_stopped(batches: Iterable[Batch], trial: Trial) -> Iterator[Batch]:
         yield batch
 
 
-class Progress:
-    """Where a training stands, and its checkpoint: one file, which appears whole by a rename.
+def _copied(step: Step, order: torch.Generator) -> State:
+    """Return copies of weights, momentum and the states of generators."""
+    on_gpu = [torch.cuda.get_rng_state()] if step.sums.is_cuda else []
+    return {
+        "model": deepcopy(step.model.state_dict()),
+        "velocity": deepcopy(step.velocity),
+        "order": order.get_state(),
+        "random": [torch.get_rng_state(), *on_gpu],
+    }
 
-    `order` draws each epoch's order; `run` holds the numbers of the schedule and the update, which
-    a checkpoint must share.
-    """
 
-    def __init__(
-        self,
-        step: Step,
-        order: torch.Generator,
-        run: Mapping[str, float],
-        folder: Path | None,
-    ) -> None:
-        self.step = step
-        self.order = order
-        self.run = dict(run)
-        self.path = folder / FILE if folder is not None else None  # None: nothing is saved
-        self.epoch = 1  # that is to be trained next
-        self.total_s = 0.0  # training of the epochs before
-        self.saved_at = time.monotonic()
-        self.kept = self._state()
+def _put(state: State, step: Step, order: torch.Generator) -> None:
+    """Set weights, momentum and generators to those of a state."""
+    step.model.load_state_dict(state["model"])
+    for own, saved in zip(step.velocity, state["velocity"], strict=True):
+        own.copy_(saved)
+    order.set_state(state["order"])
+    torch.set_rng_state(state["random"][0])
+    if len(state["random"]) > 1 and step.sums.is_cuda:
+        torch.cuda.set_rng_state(state["random"][1])
 
-    def end_epoch(self, train_s: float) -> None:
-        """Go to the next epoch, and keep the state that a stop will save."""
-        self.epoch += 1
-        self.total_s += train_s
-        self.kept = self._state()
 
-    def save(self, every_s: float = 0.0) -> None:
-        """Save if the last time is that long ago; training continues if it cannot be saved."""
-        if self.path is None or time.monotonic() - self.saved_at < every_s:
-            return
-        self.saved_at = time.monotonic()
-        draft = self.path.with_suffix(".tmp")
-        try:
-            with draft.open("wb", buffering=0) as file:
-                torch.save(self.kept, file)
-            os.replace(draft, self.path)
-        except (OSError, RuntimeError) as error:  # torch's writer hides the reason: a full disk
-            why = error.__context__ or error
-            print(f"hpq: no checkpoint: {why}", file=sys.stderr, flush=True)
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
+def _resumed(
+    path: Path | None, step: Step, order: torch.Generator, params: Mapping[str, Any]
+) -> State:
+    """Return the state to start from; one line says that it is a checkpoint's, or why not."""
+    fresh = {"params": dict(params), "epoch": 0, "total_s": 0.0, "untested": {}}
+    fresh |= _copied(step, order)
+    if path is None or not path.exists():
+        return fresh
+    try:  # weights_only: a file in a store is data and never code
+        state: State = torch.load(path, map_location="cpu", weights_only=True)
+        other = [
+            f"{n} {x}, not {params.get(n)}"
+            for n, x in state["params"].items()
+            if x != params.get(n)
+        ]
+        if other:
+            raise ValueError(f"it has {', '.join(other)}")
+        if state["epoch"] not in range(1, params["epochs"] + 1):
+            raise ValueError(f"it has epoch {state['epoch']}")
+        _put(state, step, order)
+        said = f"continues after epoch {state['epoch']}, from {path}"
+    except Exception as error:  # torch raises whatever its readers do
+        _put(fresh, step, order)
+        state = fresh
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        said = f"starts again, since {path} cannot be used: {why}"
+    print(f"hpq: the training {said}", flush=True)
+    return state
 
-    def restore(self) -> None:
-        """Continue from the file if there is one; one line says so, or why it does not fit."""
-        if self.path is None or not self.path.exists():
-            return
-        try:  # weights_only: a file in a store is data and never code
-            saved = torch.load(self.path, map_location="cpu", weights_only=True)
-            was = saved["run"]
-            other = [name for name in self.run if was[name] != self.run[name]]
-            if other:
-                before, now = (", ".join(f"{x} {of[x]}" for x in other) for of in (was, self.run))
-                why = f"it is of {before}, the trial of {now}"
-            else:
-                self._set(saved)
-                self.kept = saved
-                why = ""
-        except Exception as error:  # torch raises whatever its readers do
-            self._set(self.kept)
-            why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            why = f"it is damaged, or of another network or program ({why})"
-        said = f"continues at epoch {self.epoch} from {self.path}"
-        if self.epoch > self.run["epochs"]:
-            said = f"all epochs are complete in {self.path}"
-        if why:
-            said = f"the checkpoint cannot be used, training starts again: {why}"
-        print(f"hpq: {said}", flush=True)
 
-    def _state(self) -> dict[str, Any]:
-        on_gpu = [torch.cuda.get_rng_state()] if self.step.sums.is_cuda else []
-        state = {"model": self.step.model.state_dict(), "velocity": self.step.velocity}
-        return {
-            **deepcopy(state),
-            "run": self.run,
-            "next_epoch": self.epoch,
-            "total_s": self.total_s,
-            "order": self.order.get_state(),
-            "random": [torch.get_rng_state(), *on_gpu],
-        }
-
-    def _set(self, state: Mapping[str, Any]) -> None:
-        if state["next_epoch"] not in range(1, int(self.run["epochs"]) + 2):
-            raise ValueError(f"it stands at epoch {state['next_epoch']}")
-        self.epoch = state["next_epoch"]
-        self.total_s = state["total_s"] + 0.0
-        self.step.model.load_state_dict(state["model"])
-        for own, saved in zip(self.step.velocity, state["velocity"], strict=True):
-            own.copy_(saved)
-        self.order.set_state(state["order"])
-        torch.set_rng_state(state["random"][0])
-        if len(state["random"]) > 1 and self.step.sums.is_cuda:
-            torch.cuda.set_rng_state(state["random"][1])
+def _save(state: State, path: Path | None) -> None:
+    """Write the checkpoint, which appears whole by a rename; one line says why it cannot."""
+    if path is None:
+        return
+    draft = path.with_suffix(".tmp")
+    try:
+        with draft.open("wb", buffering=0) as file:
+            torch.save(state, file)
+        os.replace(draft, path)
+    except (OSError, RuntimeError) as error:  # torch's writer hides the reason: a full disk
+        why = error.__context__ or error
+        print(f"hpq: no checkpoint: {why}", file=sys.stderr, flush=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
 from hpq_worker.trainers.cifar10 import conv_block
 from hpq_worker.trainers.data import Batches, load_data
-from hpq_worker.trainers.loop import NUMBERS, fit
+from hpq_worker.trainers.loop import fit
 
 MEAN, STD = 0.1307, 0.3081  # of all training pixels, in 0..1
 
@@ -21,11 +21,10 @@ def train(params: Params, trial: Trial) -> None:
     p = BUILT_IN["mnist"].fill(params)
     data = load_data("mnist", trial, p["train_images"], p["test_images"])
     train = Batches(data.train, normalize, p["batch_size"], p["seed"])
-    numbers, plan = {name: p[name] for name in NUMBERS}, device.plan(graph=True)
     torch.manual_seed(p["seed"])
     with device.pick():
         model = network(p["width"], p["dropout"])
-    fit(model, train, Batches(data.test, normalize), trial, **numbers, plan=plan)
+    fit(model, train, Batches(data.test, normalize), trial, p, device.plan(graph=True))
 
 
 def network(width: int, dropout: float) -> nn.Sequential:
