@@ -47,7 +47,7 @@ def private_file(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def replace_private(path: Path, data: bytes) -> None:
+def replace_private(path: Path, data: bytes | memoryview) -> None:
     """Write a file under HPQ_HOME that only its owner can read: whole, or not at all.
 
     Raises:
@@ -55,9 +55,12 @@ def replace_private(path: Path, data: bytes) -> None:
     """
     make_private(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(draft, "wb", opener=private_file) as file:
-        file.write(data)
-    draft.replace(path)
+    try:
+        with open(draft, "wb", opener=private_file) as file:
+            file.write(data)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def create_secret(path: Path) -> None:

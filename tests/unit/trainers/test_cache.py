@@ -2,54 +2,49 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numpy")
-pytest.importorskip("PIL")
 pytest.importorskip("torch")
 
-import numpy as np
-import torch
-
-from hpq_worker.trainers.data import decoded
-from hpq_worker.trainers.dataset_formats import Arrays
+from hpq_worker.trainers import data
 from tests.support.pickles import Runs
+from tests.unit.trainers.test_datasets import load, mnist
 
 pytestmark = pytest.mark.torch
 
 
-def tiny(value: int) -> Arrays:
-    images, labels = np.full((4, 2, 2), value, np.uint8), np.arange(4)
-    return {
-        f"{part}_{x}": y
-        for part in ("train", "test")
-        for x, y in (("images", images), ("labels", labels))
-    }
+def total(folder: Path, cache: Path) -> int:
+    """Load in what is as good as another process, and return the sum of all pixels."""
+    data._cache.clear()
+    return int(load("mnist", folder, cache, 20, 20).train.images.sum(dtype=int))
 
 
 @pytest.mark.parametrize(
     "harm",
     [
         lambda entry: entry.write_bytes(entry.read_bytes()[:-400]),
-        lambda entry: torch.save(Runs(entry.with_name("ran")), entry),
+        lambda entry: entry.write_bytes(pickle.dumps(Runs(entry.with_name("ran")))),
     ],
     ids=["torn", "code"],
 )
 def test_a_cache_entry_that_is_no_data_is_made_again(
-    tmp_path: Path, harm: Callable[[Path], object]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: Callable[[Path], object]
 ) -> None:
-    decoded(tmp_path, "x", "stamp", lambda: tiny(3))
-    (entry,) = tmp_path.iterdir()
+    folder, cache = mnist(tmp_path / "raw"), tmp_path / "cache"
+    first = total(folder, cache)
+    (entry,) = cache.iterdir()
+    whole = entry.read_bytes()
     harm(entry)
-    assert decoded(tmp_path, "x", "stamp", lambda: tiny(3))["test_images"].sum() == 48
-    decoded(tmp_path, "x", "stamp", pytest.fail)
-    assert [*tmp_path.iterdir()] == [entry]
+    assert total(folder, cache) == first
+    assert [*cache.iterdir()] == [entry] and len(entry.read_bytes()) == len(whole)
+    monkeypatch.setattr(data, "decode", pytest.fail)
+    assert total(folder, cache) == first
 
 
 def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way of a directory")
-    found = decoded(tmp_path / "file" / "cache", "x", "stamp", lambda: tiny(2))
-    assert found["train_images"].sum() == 32
+    assert total(mnist(tmp_path / "raw"), tmp_path / "file" / "cache")

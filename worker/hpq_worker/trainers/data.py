@@ -1,35 +1,33 @@
 """The data sets of the built-in trainers on the device, and epochs of batches out of them.
 
-Images stay uint8: normalizing a batch is cheaper than holding floats. A data set is kept from trial
-to trial, one at a time; a file keeps what was decoded, so that a machine decodes pictures once.
+Images stay uint8: normalizing a batch is cheaper than holding floats. A process keeps the last data
+set from trial to trial. The cache of the machine keeps decoded ones, so that it decodes them once.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import torch
 
-from hpq.datasets import FOLDERS, UNREADABLE, Files, damaged, find
+from hpq.datasets import UNREADABLE, Files, damaged, find
 from hpq.errors import DataMissing
 from hpq.extras import install_command
-from hpq.private_files import make_private
+from hpq.private_files import replace_private
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
 from hpq_worker.trainers.dataset_formats import Array, Arrays, decode
 from hpq_worker.trainers.step import Batch
 
-VERSION = 2  # of what decoding makes of the same files
+VERSION = 3  # of what decoding makes of the same files
 _DIGITS = "sklearn/datasets/data/digits.csv.gz"  # a line an image: 64 pixels and the label
 Prepare = Callable[[torch.Tensor], torch.Tensor]
 TEST_BATCH = {"cpu": 500, "cuda": 2_000}  # images; the figures hardly depend on it
@@ -121,8 +119,8 @@ def load_data(
         trial.phase(f"loading {name}")
         _cache.clear()
         arrays = _digits() if name == "digits" else _found(name, trial)
-        counts = {"train": train_images, "test": test_images}
-        _cache[key] = DataSet(**{part: _split(name, arrays, part, n) for part, n in counts.items()})
+        train = _split(name, arrays, "train", train_images)
+        _cache[key] = DataSet(train=train, test=_split(name, arrays, "test", test_images))
     return _cache[key]
 
 
@@ -151,27 +149,39 @@ def rank_in_class(labels: Array) -> Array:
 
 
 def _found(name: str, trial: Trial) -> Arrays:
+    """Return the arrays of a data set in HPQ_DATA: from the cache, or else decoded into it.
+
+    Trials that start together each decode. A cache that cannot be written costs only time.
+    """
     source = find(name, trial.data)
-    total = " of 60,000" if source.layout is FOLDERS else ""  # counting would read the directories
+    known = json.dumps([VERSION, source.stamp()]).encode()
+    path = trial.cache / f"{name}-{hashlib.sha256(known).hexdigest()[:16]}.npz"
+    with suppress(Exception), path.open("rb") as file:  # it is absent, or damaged in any way
+        return dict(np.load(file))
+    try:
+        arrays = decode(source.layout, _shown(source.files(), name, trial))
+    except (*UNREADABLE, KeyError, ValueError) as error:
+        why = f"{error} is missing" if isinstance(error, KeyError) else f"{error}"
+        raise damaged(name, source.path, why) from None
+    content = io.BytesIO()
+    np.savez(content, **arrays)  # type: ignore[arg-type]
+    with suppress(OSError):
+        replace_private(path, content.getbuffer())
+    return arrays
 
-    def files() -> Files:
-        reported = time.monotonic()
-        for number, file in enumerate(source.files(), 1):
-            if trial.should_stop:
-                sys.exit()
-            yield file
-            if time.monotonic() > reported + 1.0:  # a tar of 60,000 pictures takes half a minute
-                reported = time.monotonic()
-                trial.phase(f"loading {name}: file {number:,}{total}")
 
-    def make() -> Arrays:
-        try:
-            return decode(source.layout, files())
-        except (*UNREADABLE, KeyError, ValueError) as error:
-            why = f"{error} is missing" if isinstance(error, KeyError) else f"{error}"
-            raise damaged(name, source.path, why) from None
+def _shown(files: Files, name: str, trial: Trial) -> Files:
+    """Yield the files, and show their number; 60,000 pictures take half a minute.
 
-    return decoded(trial.cache, name, source.stamp(), make)
+    Raises:
+        SystemExit: the trial was stopped.
+    """
+    for number, file in enumerate(files, 1):
+        if trial.should_stop:
+            sys.exit()
+        yield file
+        if number % 1_000 == 0:
+            trial.phase(f"loading {name}: file {number:,}")
 
 
 def _digits() -> Arrays:
@@ -186,32 +196,3 @@ def _digits() -> Arrays:
     test = rank_in_class(labels) % 5 == 4  # a fifth of each class, the same on every machine
     train: Arrays = {"train_images": images[~test], "train_labels": labels[~test]}
     return train | {"test_images": images[test], "test_labels": labels[test]}
-
-
-def decoded(cache: Path, name: str, stamp: object, make: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays of the data set with this stamp from the cache; decode them if not there.
-
-    The file appears whole, by a rename; processes that start together each decode. A process that
-    cannot write to the cache decodes as well.
-    """
-    known = json.dumps([VERSION, stamp]).encode()
-    path = cache / f"{name}-{hashlib.sha256(known).hexdigest()[:16]}.pt"
-    if (found := _cached(path)) is not None:
-        return found
-    arrays = make()
-    draft = path.with_suffix(f".{uuid4().hex}")
-    with suppress(OSError, RuntimeError):
-        make_private(cache)
-        try:
-            torch.save({part: torch.from_numpy(x.copy()) for part, x in arrays.items()}, draft)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    return arrays
-
-
-def _cached(path: Path) -> Arrays | None:
-    with suppress(Exception):  # not there, or torn: the disk was full, or the machine went down
-        found = torch.load(path, mmap=True, weights_only=True)
-        return {part: tensor.numpy() for part, tensor in found.items()}
-    return None
