@@ -1,4 +1,4 @@
-"""What torchvision does for hpq: downloads, the same arrays, a plain script that is swept.
+"""torchvision beside hpq: the same archives, the same arrays, a plain script that is swept.
 
 `make torchvision` runs this in an environment of its own; without torchvision all of it is skipped.
 """
@@ -30,8 +30,8 @@ from PIL import Image
 from torchvision import datasets
 
 from hpq.datasets import CIFAR10_CLASSES, find
-from hpq.errors import DataMissing
-from hpq_worker.trainers import data, download
+from hpq_producer.commands.admin.data import FILES
+from hpq_worker.trainers import data
 from hpq_worker.trainers.dataset_formats import decode
 from tests.support.constants import ROOT
 from tests.support.data_files import mnist_files
@@ -71,14 +71,14 @@ def arrays(name: str, where: Path) -> dict[str, np.ndarray]:
 
 
 def test_both_downloads_take_the_same_archives() -> None:
-    _, base, files = download.FILES["cifar10"]
+    base, files = FILES["cifar10"]
     assert files == {CIFAR.url.removeprefix(base): CIFAR.tgz_md5}
-    _, base, files = download.FILES["mnist"]
+    base, files = FILES["mnist"]
     ours = [(Path(place).name, sum_) for place, sum_ in files.items()]
     assert ours == datasets.MNIST.resources and base in datasets.MNIST.mirrors
 
 
-def test_cifar10_is_downloaded_by_torchvision_and_read_to_the_same_arrays(
+def test_cifar10_that_torchvision_downloaded_is_read_to_the_same_arrays(
     served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random, sums = np.random.default_rng(0), {}
@@ -100,7 +100,7 @@ def test_cifar10_is_downloaded_by_torchvision_and_read_to_the_same_arrays(
         listed = [[name, sums[name]] for name, _ in getattr(CIFAR, part)]
         monkeypatch.setattr(CIFAR, part, listed)
     monkeypatch.setitem(CIFAR.meta, "md5", sums[CIFAR.meta["filename"]])
-    download.download("cifar10", tmp_path / "there")
+    CIFAR(tmp_path / "there", download=True)
     ours = arrays("cifar10", tmp_path / "there")
     for part in ("train", "test"):
         theirs = CIFAR(tmp_path / "there", train=part == "train")
@@ -109,7 +109,7 @@ def test_cifar10_is_downloaded_by_torchvision_and_read_to_the_same_arrays(
         assert theirs.classes == list(CIFAR10_CLASSES)
 
 
-def test_mnist_is_downloaded_by_torchvision_and_read_to_the_same_arrays(
+def test_mnist_that_torchvision_downloaded_is_read_to_the_same_arrays(
     served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = mnist_files()
@@ -117,19 +117,12 @@ def test_mnist_is_downloaded_by_torchvision_and_read_to_the_same_arrays(
         (served / name).write_bytes(content)
     listed = [(name, md5(files[name])) for name, _ in datasets.MNIST.resources]
     monkeypatch.setattr(datasets.MNIST, "resources", listed)
-    download.download("mnist", tmp_path / "there")
+    datasets.MNIST(tmp_path / "there", download=True)
     ours = arrays("mnist", tmp_path / "there")
     for part in ("train", "test"):
         theirs = datasets.MNIST(tmp_path / "there", train=part == "train")
         assert np.array_equal(ours[f"{part}_images"], theirs.data.numpy())
         assert np.array_equal(ours[f"{part}_labels"], theirs.targets.numpy())
-
-
-def test_a_download_that_torchvision_cannot_make_names_the_file_to_bring(
-    served: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(DataMissing, match=r"bring to .*: cifar-10-python.tar.gz \(MD5 c58f"):
-        download.download("cifar10", tmp_path / "there")
 
 
 def pictures(folder: Path, per_class: int) -> Path:

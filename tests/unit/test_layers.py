@@ -84,7 +84,7 @@ LAYERS = {
 
 # The only homes of libraries that are heavy or that few files should know.
 HOMES = {
-    ("torch", "torchvision", "PIL"): ("hpq_worker.trainers",),
+    ("torch", "PIL"): ("hpq_worker.trainers",),
     ("sklearn", "numpy"): ("hpq_worker.trainers", "hpq_views.analysis.importance"),
     ("rq",): ("hpq.store.tickets", "hpq_worker.consumer.rq_worker"),
     ("kubernetes", "urllib3", "websocket"): ("hpq.kubernetes.api",),

@@ -257,7 +257,7 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
         yield note(
             "no-torch",
             "torch is not installed here: built-in trainers cannot run on this machine",
-            install_command("torch torchvision numpy pillow scikit-learn"),
+            install_command("torch numpy pillow scikit-learn"),
         )
     if mismatch := cuda_mismatch():
         yield poor(

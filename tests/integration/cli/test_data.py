@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -15,8 +14,8 @@ import pytest
 
 from hpq.datasets import find
 from hpq.errors import DataMissing
+from hpq_producer.commands.admin import data as command
 from hpq_producer.enqueue import prepare
-from hpq_worker.trainers import download
 from tests.support.constants import ROOT
 from tests.support.data_files import mnist_files
 from tests.support.ids import ids
@@ -57,12 +56,11 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def archives(monkeypatch: pytest.MonkeyPatch) -> Iterator[Archives]:
-    """A server with MNIST's four files, where downloads look for them; torchvision is not there."""
+    """A server with MNIST's four files, where downloads look for them."""
     server = Archives()
     server.files = mnist_files()
     sums = {f"MNIST/raw/{name}": hashlib.md5(x).hexdigest() for name, x in server.files.items()}
-    monkeypatch.setitem(download.FILES, "mnist", ("MNIST", server.url, sums))
-    monkeypatch.setitem(sys.modules, "torchvision", None)
+    monkeypatch.setitem(command.FILES, "mnist", (server.url, sums))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -77,11 +75,11 @@ def raw(folder: Path) -> dict[str, bytes]:
 
 
 def test_archives_are_fetched_once_and_found(archives: Archives, tmp_path: Path) -> None:
-    download.download("mnist", tmp_path)
+    command.download("mnist", tmp_path)
     assert raw(tmp_path) == archives.files
     assert find("mnist", tmp_path).is_there()
     asked = archives.asked
-    download.download("mnist", tmp_path)
+    command.download("mnist", tmp_path)
     assert archives.asked == asked == 4
 
 
@@ -90,10 +88,10 @@ def test_what_broke_off_leaves_nothing_and_is_fetched_anew(
 ) -> None:
     archives.breaks_at = 50
     with pytest.raises(DataMissing, match="run it again"):
-        download.download("mnist", tmp_path)
+        command.download("mnist", tmp_path)
     assert raw(tmp_path) == {}
     archives.breaks_at = None
-    download.download("mnist", tmp_path)
+    command.download("mnist", tmp_path)
     assert raw(tmp_path) == archives.files
 
 
@@ -101,16 +99,16 @@ def test_another_checksum_is_refused(archives: Archives, tmp_path: Path) -> None
     right = dict(archives.files)
     archives.files = {name: b"other" + content for name, content in right.items()}
     with pytest.raises(DataMissing, match=r"has the MD5 \w+, not \w+"):
-        download.download("mnist", tmp_path)
+        command.download("mnist", tmp_path)
     assert raw(tmp_path) == {}
     archives.files = right
-    download.download("mnist", tmp_path)
+    command.download("mnist", tmp_path)
 
 
 def test_a_file_that_is_not_served_is_named_with_what_to_bring(archives, tmp_path) -> None:
     archives.files.clear()
     with pytest.raises(DataMissing, match="404 Not Found") as caught:
-        download.download("mnist", tmp_path)
+        command.download("mnist", tmp_path)
     said = str(caught.value)
     assert "\n" not in said and f"bring to {tmp_path}: MNIST/raw/train-images-idx3-ubyte.gz" in said
 
