@@ -318,19 +318,19 @@ def test_a_checkpoint_with_one_wrong_part_is_said_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("changes", "was", "now"),
+    ("changes", "said", "also"),
     [
-        ({"epochs": 3, "momentum": 0.5}, "epochs 2, not 3", "momentum 0.9, not 0.5"),
-        ({"seed": 5}, "seed 4", "not 5"),
+        ({"epochs": 3, "momentum": 0.5}, "'epochs': 2", "'momentum': 0.9"),
+        ({"seed": 5}, "training with", "'seed': 4"),
     ],
 )
-def test_a_checkpoint_of_another_run_is_refused_in_words(tmp_path, capsys, changes, was, now):
+def test_a_checkpoint_of_another_run_is_refused_in_words(tmp_path, capsys, changes, said, also):
     resumed(Recorded(checkpoint_dir=tmp_path, stop_after=7))
     whole = resumed(Recorded(), **changes)
     other = resumed(Recorded(checkpoint_dir=tmp_path), **changes)
     assert figures(other) == figures(whole)
-    said = capsys.readouterr().out
-    assert was in said and now in said and said.count("\n") == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert said in line and also in line and "weight_decay" not in line
 
 
 def test_a_loss_that_is_no_number_at_a_test_diverges() -> None:

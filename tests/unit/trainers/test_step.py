@@ -184,9 +184,9 @@ def test_autocast_computes_in_bfloat16_and_keeps_float32_weights() -> None:
 @pytest.fixture
 def picks() -> Iterator[None]:
     """What a test makes this process see of its devices is forgotten afterwards."""
-    device._pick.cache_clear()
+    device.pick.cache_clear()
     yield
-    device._pick.cache_clear()
+    device.pick.cache_clear()
 
 
 @pytest.mark.usefixtures("picks")

@@ -40,20 +40,17 @@ def placed(model: nn.Module, plan: Plan) -> nn.Module:
     return model
 
 
+@cache
 def pick() -> torch.device:
     """Return the first GPU of CUDA_VISIBLE_DEVICES, else the CPU.
 
     Raises:
         DeviceUnusable: this process was given a GPU that torch cannot use.
     """
-    return _pick(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
-
-
-@cache
-def _pick(given: str) -> torch.device:
     if torch.cuda.is_available():
         _prepare_gpu()
         return torch.device("cuda")
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if given.split(",")[0].strip() not in ("", "-1"):
         raise DeviceUnusable(
             f"GPU {given}: torch {torch.__version__} cannot use it ({why_no_gpu()}); install a"

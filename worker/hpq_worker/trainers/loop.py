@@ -168,13 +168,9 @@ def _resumed(
         return fresh
     try:  # weights_only: a file in a store is data and never code
         state: State = torch.load(path, map_location="cpu", weights_only=True)
-        other = [
-            f"{n} {x}, not {params.get(n)}"
-            for n, x in state["params"].items()
-            if x != params.get(n)
-        ]
+        other = dict(state["params"].items() - params.items())
         if other:
-            raise ValueError(f"it has {', '.join(other)}")
+            raise ValueError(f"it is of a training with {other}")
         if state["epoch"] not in range(1, params["epochs"] + 1):
             raise ValueError(f"it has epoch {state['epoch']}")
         _put(state, step, order)
