@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -133,7 +134,8 @@ def test_digits_are_learned(place: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_trial_that_is_to_stop_reports_nothing(name: str, place: Path) -> None:
     trial = Trial(data=place, cache=place / "cache", should_stop=True)
-    assert TRAIN[name](SMALL[name], trial) is None
+    with suppress(SystemExit):  # if its data set must be decoded
+        TRAIN[name](SMALL[name], trial)
     assert trial.reports == []
 
 
