@@ -304,7 +304,9 @@ def test_one_worker_of_many_looks_and_the_next_one_after_its_death_misses_nothin
     control: SweepControl,
     redis: Redis,
     keys: Keys,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("hpq.store.trials._LOOK_MS", int(1_000 * DEADLINE_S))
     sweep_of(1)
     first, second, _ = workers
     first.look()
