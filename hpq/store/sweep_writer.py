@@ -77,11 +77,13 @@ class SweepWriter:
         pairs = ((str(n), encode_result(trial, sweep).encode()) for n, trial in results)
         return self._stage(sweep.id, pairs)
 
-    def create(self, sweep: SweepView, *, again: bool = False, manifest: str = "") -> str | None:
+    def create(
+        self, sweep: SweepView, *, again: bool = False, is_last: bool = True, manifest: str = ""
+    ) -> str | None:
         """Make a sweep visible; return None, or the id of an existing sweep with its digest.
 
-        With `again` the sweep is created although one with its digest exists. `manifest` is that of
-        the code kept with the sweep, as JSON.
+        With `again` the sweep is created although one with its digest exists. If it `is_last`,
+        commands without an id mean it. `manifest` is that of the code kept with it, as JSON.
         """
         fields = flatten(sweep_codec.encode_sweep(sweep))
         reply, rest = self._scripts.run(
@@ -91,6 +93,7 @@ class SweepWriter:
             digest=sweep.digest,
             owner=sweep.owner,
             again=again,
+            last=is_last,
             manifest=manifest,
         )
         if reply == "exists":
@@ -160,10 +163,12 @@ class SweepWriter:
             )
             if reply == "budget":
                 bound = rest[0].decode()
-                text = f"{sid}: no further trial fits {bound}; raise it: `hpq set {sid} {bound}=…`"
+                raised = f"{bound}={'+8h' if bound == 'budget.until' else 'N'}"
+                text = f"{sid}: no further trial fits {bound}; raise it: hpq set {sid} {raised}"
                 raise UserError(text, code="budget-spent")
             if reply == "moved":
-                text = f"{sid}/{int(rest[0])}: its checkpoint was removed or replaced meanwhile"
+                text = f"{sid}/{int(rest[0])}: its checkpoint was removed or replaced meanwhile;"
+                text += " name another trial, or leave out --from (start_from)"
                 raise UserError(text, code="no-checkpoint")
             if reply == "over":
                 text = (

@@ -1,8 +1,8 @@
 -- Makes a sweep with all its rows visible and claimable, in one step. Trials with a staged result of an
 -- older sweep are finished at once.
 -- KEYS prefix
--- ARGV {sweep, digest, owner, again (also if a sweep of this digest exists), manifest (JSON of its code; ''
---      for none)}, then fields of the sweep's hash
+-- ARGV {sweep, digest, owner, again (also if a sweep of this digest exists), last (it becomes its owner's last
+--      sweep), manifest (JSON of its code; '' for none)}, then fields of the sweep's hash
 -- Replies: created queue tickets | exists sweep
 
 local args = cjson.decode(ARGV[1])
@@ -28,7 +28,7 @@ if args.manifest ~= '' then
 end
 redis.call('ZADD', key('sweeps'), NOW_MS, sid)
 redis.call('HSET', key('digests'), digest, sid)
-redis.call('HSET', key('last'), owner, sid)
+if args.last then redis.call('HSET', key('last'), owner, sid) end
 sweep_event(sid, 'created', 0, 0, 'count', redis.call('ZCARD', rows[2]), 'owner', owner)
 
 s = read_sweep(sid, 'metric', 'metric_order', 'early', 'goal', 'replicates', 'constraints', 'priority')

@@ -80,7 +80,7 @@ def enqueue_confirmation(
     manifest = dumps(dict(session.reader.sweeps.manifest(sweep.launch.code))) if code else ""
     try:
         trials = write_rows(writer, sid, iter(rows), sign, lambda _: None)
-        create(writer, confirmation, manifest, code, True)
+        create(writer, confirmation, manifest, code, again=True, is_last=False)
     except BaseException:
         writer.discard(sid)
         raise

@@ -127,7 +127,7 @@ def enqueue_sweep(
         if diff:
             writer.keep_diff(sid, diff)
         manifest = dumps(code.manifest) if bundle else ""
-        other = create(writer, sweep, manifest, bundle, allow_duplicate)
+        other = create(writer, sweep, manifest, bundle, again=allow_duplicate)
     except BaseException:
         writer.discard(sid)
         raise
@@ -182,13 +182,15 @@ def create(
     sweep: SweepView,
     manifest: str,
     bundle: bytes | None,
-    allow_duplicate: bool,
+    *,
+    again: bool,
+    is_last: bool = True,
 ) -> str | None:
-    """Make the sweep visible with its code; return the id of an existing one with its digest."""
+    """Make the sweep visible with its code, as `SweepWriter.create`."""
     if bundle is None:
-        return writer.create(sweep, again=allow_duplicate)
+        return writer.create(sweep, again=again, is_last=is_last)
     writer.keep_bundle(sweep.bundle, bundle)
-    other = writer.create(sweep, again=allow_duplicate, manifest=manifest)
+    other = writer.create(sweep, again=again, is_last=is_last, manifest=manifest)
     # The last sweep with the same code may be removed between the two calls.
     if other is None and not writer.has_bundle(sweep.bundle):
         writer.keep_bundle(sweep.bundle, bundle)

@@ -124,6 +124,7 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     answer = hpq("best", "-n", "2", "--confirm", "3", HPQ_USER="me")
     sid = answer.stdout.strip()
     assert answer.returncode == 0 and f"hpq best {sid} -n 2" in answer.stderr
+    assert "6 trials queued" in answer.stderr and f"hpq run {sid}" in answer.stderr
     again = hpq("best", done.id, "-n", "2", "--confirm", "3", HPQ_USER="me")
     assert again.stdout.strip() == sid and "already queued" in again.stderr
     data = hpq("best", done.id, "-n", "2", "--confirm", "3", "--json", HPQ_USER="me").stdout
@@ -151,6 +152,26 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     refused(hpq("best", sid, "--confirm", "2"), "usage", again)
     record = json.loads(hpq("summary", sid, "--json").stdout)
     assert record["winner"]["order_holds"] == 1.0 and record["importance"]["why_none"]
+
+
+def test_a_confirmation_does_not_become_the_last_sweep(
+    desk: Desk, take: Callable[[], Claim], store: TrialStore
+) -> None:
+    sid = desk.sweep(
+        "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2]}}\n"
+    )
+    for value in (0.5, 0.9):
+        end(store, take(), value)
+    confirmation = desk.hpq("best", "-n", "2", "--confirm", "2").stdout.strip()
+    assert confirmation != sid
+    for command in ("best", "summary"):
+        done = desk.hpq(command)
+        assert done.returncode == 0 and f"{confirmation} measures the noise: 0/4" in done.stdout
+    assert f"{sid}/1" in desk.hpq("best").stdout
+    shown = desk.hpq("show").stdout.splitlines()
+    assert shown[0].split() == ["sweep", sid]
+    (line,) = (one for one in shown if one.startswith("confirmed by"))
+    assert confirmation in line and "0/4" in line
 
 
 @pytest.mark.parametrize("name", ["lr", "seed"])

@@ -159,10 +159,10 @@ def _confirmed(reader: StoreReader, sweep: SweepView, ranked: Sequence[TrialView
     It names the trials of this sweep, which those of the confirmation repeat.
     """
     leader = ranked[0]
-    for one in _confirmations(reader, sweep):
+    for one in confirmations(reader, sweep):
         if not one.state.is_over:
             ended = f"{progress(one.counts)} {plural(one.counts.progress[1], 'trial')} ended"
-            return f"{one.id} measures the noise: {ended}"
+            return f"{one.id} measures the noise: {ended}; hpq watch {one.id}"
         best = reader.ranking.best(one, MOST_JUDGED)
         if _apart(leader) not in map(_apart, best):
             continue
@@ -182,7 +182,7 @@ def _confirmed(reader: StoreReader, sweep: SweepView, ranked: Sequence[TrialView
     return ""
 
 
-def _confirmations(reader: StoreReader, sweep: SweepView) -> Iterator[SweepView]:
+def confirmations(reader: StoreReader, sweep: SweepView) -> Iterator[SweepView]:
     """Yield the sweeps that repeat trials of this one with other seeds, the newest first."""
     start = f"{slug(f'{sweep.name}-confirm')}-"
     ids = [sid for sid in reader.sweeps.ids() if sid.startswith(start)]

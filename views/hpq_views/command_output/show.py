@@ -45,11 +45,13 @@ def sweep_lines(
     *,
     why: Notice | None = None,
     unmet: str = "",
+    repeated_by: Sequence[SweepView] = (),
     is_whole: bool = True,
 ) -> Iterator[Line]:
     """Yield all facts of a sweep except its trials; unless `is_whole`, without state and counts.
 
-    `signed` describes its signature; `why` is why no worker claims its trials.
+    `signed` describes its signature; `why` is why no worker claims its trials. `repeated_by` are
+    the sweeps of `hpq best --confirm`.
     """
     launch = sweep.launch
     metric = sweep.metric
@@ -62,6 +64,7 @@ def sweep_lines(
             "trials": is_whole * f"{progress(counts)}: {', '.join(state_counts(sweep))}",
             "waits": why.text if why else "",
             "!": clean(unmet),
+            "confirmed by": ", ".join(f"{one.id} ({progress(one.counts)})" for one in repeated_by),
             "metric": "; ".join(map(_metric_words, sweep.objectives or filter(None, [metric])))
             or "none",
             "constraints": ", ".join(map(str, sweep.constraints)),

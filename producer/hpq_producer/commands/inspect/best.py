@@ -259,11 +259,12 @@ def _confirm(
         if is_over:
             print_message(f"{one.sid}: done; all its trials have ended")
             continue
-        best = trials_of(len(trials))
-        what = f"{best} of {sweep.id} with {seeds} seeds each" if one.is_new else "already queued"
+        best = f"the best {trials_of(len(trials))} of {sweep.id} with {seeds} seeds each"
+        what = f"{trials_of(one.trials)} queued, {best}" if one.is_new else "already queued"
         if sweep.launch.is_function:
-            what += f"; to train them: wandb.agent({one.sid!r}, function=…) in the script"
+            what += f"; to train them, in the script: wandb.agent({one.sid!r}, function=train)"
         print_message(f"{one.sid}: {what}")
+        print_if_not_running(session, one.sid)
     is_seeded = all(
         sweep.launch.trainer or all(seed_param(trial.params) is not None for trial in trials)
         for sweep, trials in ranked
@@ -273,7 +274,6 @@ def _confirm(
     many = sum(len(trials) for _, trials in ranked)
     compare = "to compare them" if all(ended) else "then compare them"
     print_message(f"{compare}: hpq best {' '.join(one.sid for one in done)} -n {many}")
-    print_if_not_running(session, done[0].sid)
 
 
 def _show(

@@ -26,6 +26,7 @@ from hpq_views.analysis.pareto_front import Front, place_of
 from hpq_views.analysis.rank_results import Standings
 from hpq_views.analysis.selection import read_front
 from hpq_views.analysis.trial_row import TrialRow
+from hpq_views.analysis.winner_evidence import confirmations
 from hpq_views.command_output.logs import last_lines
 from hpq_views.command_output.provenance import provenance_record, write_code
 from hpq_views.command_output.show import shown_metrics, sweep_lines, trial_lines
@@ -92,7 +93,9 @@ def _show_sweep(session: Session, sid: str, output: Format) -> None:
     signed = _signed(session.settings, sweep)
     eldest = reader.trials.longest_running([sid]).values()
     unmet = metric_warning(sweep, [*eldest], reader.ranking.best(sweep, 1))
-    show_lines(sweep_lines(sweep, signed, why=why, unmet=unmet), whole=True)
+    repeated_by = [*confirmations(reader, sweep)]
+    lines = sweep_lines(sweep, signed, why=why, unmet=unmet, repeated_by=repeated_by)
+    show_lines(lines, whole=True)
 
 
 def sweep_in_full(session: Session, sid: str) -> dict[str, Any]:
