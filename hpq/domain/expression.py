@@ -87,6 +87,7 @@ class Expression:
     text: str
     names: tuple[Name, ...] = field(compare=False)
     _compute: _Compute = field(compare=False, repr=False)
+    equals: tuple[tuple[str, str], ...] = field(default=(), compare=False)  # state == held
 
     @classmethod
     def number(cls, text: str, known: Collection[str] = ()) -> Expression:
@@ -108,7 +109,7 @@ class Expression:
         """
         parser = _Parser(text, known, "lr * width > 0.1 and optimizer in [adam, sgd]")
         compute = parser.test(parser.tree)
-        return cls(text, parser.checked_names(), compute)
+        return cls(text, parser.checked_names(), compute, tuple(parser.equals))
 
     def of(self, lookup: Lookup) -> Any:
         """Return the number, or whether the test holds; None if that is missing or unknown."""
@@ -130,6 +131,7 @@ class _Parser:
 
     def __init__(self, text: str, known: Collection[str], example: str) -> None:
         self.names: dict[Name, None] = {}
+        self.equals: list[tuple[str, str]] = []  # names, and the words that they are compared with
         self._text, self._known, self._help = text.strip(), known, f"example: {example}"
         if len(text) > MAX_LENGTH:
             raise InvalidExpression(f"{len(text):,} characters; write at most {MAX_LENGTH:,}")
@@ -193,6 +195,8 @@ class _Parser:
                 raise self._unsupported(node)
             is_number = compare not in _EQUALITY
             one = self._operand(left, is_number=is_number)
+            if not is_number:
+                self.equals.append((_named(left), _named(right)))
             # In `1 == adam`, adam must be a name.
             other = self._operand(right, is_number=is_number, may_be_text=bool(_named(left)))
             pairs.append(partial(_compared, compare, one, other))
@@ -202,6 +206,7 @@ class _Parser:
         """Return the test of `optimizer in [adam, sgd]`, or of `base in tags`."""
         if isinstance(right, ast.List | ast.Tuple | ast.Set):
             items = [self._operand(item, may_be_text=True) for item in right.elts]
+            self.equals += [(_named(left), _named(item)) for item in right.elts]
             return partial(_listed, self._operand(left), items)
         if not _named(right):
             raise self._unsupported(right)

@@ -223,7 +223,8 @@ class SweepReader:
             for sid, raw in zip(ids[start:], owners, strict=False):
                 if raw == owner.encode():
                     return sid
-        raise NotFound("you have no sweep yet; `hpq enqueue FILE` creates one", code="no-sweep")
+        text = "you have no sweep yet; `hpq run FILE` runs one here, `hpq enqueue FILE` queues one"
+        raise NotFound(text, code="no-sweep")
 
     def find_by_digest(self, digest: str) -> str | None:
         """Return the id of the sweep with this digest, or None."""

@@ -17,6 +17,7 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_ops.audit.sweep_audit import audit_sweep
+from tests.support.desk import Desk
 from tests.support.ids import refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -114,3 +115,22 @@ def test_results_and_best_take_an_expression(hpq: Hpq, started: list[Claim]) -> 
     refused(none, "no-result", exit=4)
     wrong = hpq("results", SID, "--where", "x >")
     refused(wrong, "expression-invalid")
+
+
+def test_a_state_that_does_not_exist_is_refused_with_the_nearest(
+    hpq: Hpq, started: list[Claim]
+) -> None:
+    refused(hpq("ls", "--where", "state == runing"), "expression-invalid", "'running'", exit=2)
+    refused(hpq("ls", "--where", "state in [held, wating]"), "expression-invalid", "'waiting'")
+    refused(hpq("results", SID, "--where", "state == don"), "expression-invalid", "finished")
+    assert hpq("ls", "--where", "state == held").returncode == 0
+    assert hpq("results", SID, "--where", "state != failed").returncode == 0
+
+
+def test_a_parameter_may_be_named_state(desk: Desk) -> None:
+    sid = desk.sweep(
+        "program: train.py\nmethod: grid\nmetric: {name: loss}\n"
+        "parameters: {state: {values: [ny, ca]}}\n"
+    )
+    done = desk.hpq("cancel", sid, "--where", "state == tx", "--yes")
+    assert done.returncode == 0 and "no queued or running trial matches" in done.stderr

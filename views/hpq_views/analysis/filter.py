@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hpq.domain.expression import Expression, InvalidExpression, Lookup, quote_hint
-from hpq.domain.trial import Json
+from hpq.domain.trial import Json, TrialState
 from hpq.errors import UserError
 from hpq.yamlfile.problems import nearest
 from hpq_views.text.text import first_of
@@ -20,6 +20,7 @@ class Filter:
 
     test: Expression
     seen_names: set[str] = field(default_factory=set)
+    seen_states: set[Json] = field(default_factory=set)
     known_names: dict[str, None] = field(default_factory=dict)
 
     @classmethod
@@ -45,15 +46,23 @@ class Filter:
             value: Json = lookup(name)
             if value is not None:
                 self.seen_names.add(name)
+            if name == "state" and isinstance(value, str):
+                self.seen_states.add(value)
             return value
 
         return self.test.of(recorded) is True
 
-    def check_names(self, known: Iterable[str] = (), what: str = "trial") -> None:
+    def check_names(
+        self,
+        known: Iterable[str] = (),
+        what: str = "trial",
+        states: Sequence[str] = tuple(TrialState),
+    ) -> None:
         """Check the names after the last of what is filtered, against `known_names` and these.
 
         Raises:
-            UserError: no trial has a value of one name; the message lists known names.
+            UserError: no trial has a value of one name, or `state` is compared with a word that is
+                none of the states; the message lists what is known.
         """
         self.known_names |= dict.fromkeys(known)
         there = self.seen_names | self.known_names.keys()
@@ -65,3 +74,10 @@ class Filter:
             hint = hint or f"; known names: {first_of([*self.known_names], _SHOWN)}"
             text = f"--where: no {what} has {unknown[0]!r}{hint}"
             raise UserError(text, code="filter-name-unknown")
+        if not self.seen_states <= {*states}:  # a parameter has this name
+            return
+        for name, word in self.test.equals:
+            if name == "state" and word and word not in states:
+                hint = nearest(word, states) or f"; its states: {', '.join(states)}"
+                text = f"--where: {word!r} is no state of a {what}{hint}"
+                raise UserError(text, code="expression-invalid")

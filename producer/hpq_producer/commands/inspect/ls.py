@@ -13,14 +13,14 @@ from hpq.access.session import Session, open_session
 from hpq.domain.budget import Budget
 from hpq.domain.metric_spelling import metric_warning
 from hpq.domain.status import UnreadableSweep, Worker
-from hpq.domain.sweep import SweepView
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import flatten
 from hpq.domain.usage import short
 from hpq.notice import Notice, print_message
 from hpq.store.reader import StoreReader
 from hpq_producer.commands.common_flags import Output, WhereSweep
 from hpq_views.analysis.filter import Filter
-from hpq_views.analysis.output_records import OPTIONAL_FIELDS, sweep_record
+from hpq_views.analysis.output_records import OPTIONAL_FIELDS, WAITING, sweep_record
 from hpq_views.command_output.sweep_table import COLUMNS, sweep_row
 from hpq_views.text.console import show_table
 from hpq_views.text.output import Format, show_data
@@ -77,9 +77,8 @@ def ls(
                 print_message(f"! {notice}")
         else:
             picks = tag is not None or only is not None
-            print_message(
-                "no sweep matches" if picks else "no sweep yet; create one with `hpq enqueue FILE`"
-            )
+            empty = "no sweep yet; `hpq run FILE` runs one here, `hpq enqueue FILE` queues one"
+            print_message("no sweep matches; `hpq ls --all` lists all" if picks else empty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +150,8 @@ def _picked(
     fields = [{**flatten(record), **record} for record in records]
     picked = [s for s, of in zip(found, fields, strict=True) if where.matches(of.get)]
     if fields:
-        where.check_names(dict.fromkeys([*chain(*fields), *OPTIONAL_FIELDS]), "sweep")
+        known = dict.fromkeys([*chain(*fields), *OPTIONAL_FIELDS])
+        where.check_names(known, "sweep", (*SweepState, WAITING))
     return picked
 
 
