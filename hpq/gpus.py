@@ -34,13 +34,33 @@ def gpu_ids() -> tuple[str, ...]:
     return tuple(slices) or tuple(map(str, range(count)))
 
 
-def on_cpu(environ: Mapping[str, str]) -> str:
-    """Return a line for a machine without a GPU, where trials use the CPU; "" if there is one.
+def visible(environ: Mapping[str, str]) -> list[str]:
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    names = environ.get("CUDA_VISIBLE_DEVICES")
+    if names is None:
+        return list(gpu_ids())
+    return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
 
-    CUDA_VISIBLE_DEVICES, also an empty one, says which GPUs are meant.
-    """
-    if "CUDA_VISIBLE_DEVICES" in environ or gpu_names() or AMD.exists():
-        return ""
+
+def describe_device(device: str) -> str:
+    """Return the display name of one or more devices: the first GPU's name, or cpu."""
+    names = gpu_names()
+    if not device or not names:
+        return "cpu"
+    first = device.split(",")[0]
+    name = names[int(first)] if first.isdigit() and int(first) < len(names) else names[0]
+    return f"{name.split(',')[0]} [{device}]"
+
+
+def device_line(environ: Mapping[str, str]) -> str:
+    """Return in one line what trials on this machine run on."""
+    gpus = visible(environ)
+    if gpus and gpu_names():
+        return f"device {describe_device(','.join(gpus))}"
+    if AMD.exists() and environ.get("CUDA_VISIBLE_DEVICES") is None:
+        return f"device: AMD GPUs of {AMD}"
+    if environ.get("CUDA_VISIBLE_DEVICES") is not None and gpu_names():
+        return "device cpu: CUDA_VISIBLE_DEVICES selects no GPU"
     return "device cpu: nvidia-smi shows no GPU here"
 
 

@@ -15,7 +15,7 @@ from hpq.access.session import Session, environment
 from hpq.domain.sweep import SweepView
 from hpq.error_codes import Code
 from hpq.filestore.stores import location
-from hpq.gpus import on_cpu
+from hpq.gpus import device_line
 from hpq.notice import print_message
 from hpq.private_files import make_private, private_file
 from hpq.private_server import keeper
@@ -91,8 +91,7 @@ class LocalWorkers:
         self._is_left = False
 
     def __enter__(self) -> LocalWorkers:
-        if line := on_cpu(self._env):
-            print_message(line)
+        print_message(device_line(self._env))
         make_private(self.log.parent)
         # The supervisor holds this lock while it lives; the file has its process id.
         lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 
 from hpq import process_start as hpq_process
 from hpq.errors import HpqError, UserError
+from hpq.gpus import visible
 from hpq.settings import Settings, read, unknown_settings
 from hpq_worker.consumer.run_budget import MOST_RUNS, RunBudget
 from hpq_worker.health.endpoint import Endpoint, pages
@@ -28,7 +29,7 @@ _WHO = "hpq worker"
 
 
 def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
-    gpus = devices.visible(os.environ)
+    gpus = visible(os.environ)
     try:
         note = devices.check(gpus, os.environ, settings.pod_gpus)
     except UserError:

@@ -28,6 +28,7 @@ from hpq.domain.attempt import HeartbeatReply
 from hpq.domain.sweep import ObjectiveValue, RunnableSweep
 from hpq.domain.trial import Claim, TrialId
 from hpq.errors import Forbidden, HpqError
+from hpq.gpus import visible
 from hpq.settings import Settings, read
 from hpq.store.wire.sweep import decode_runnable
 from hpq_worker.attempt.attempt import AttemptRunner
@@ -102,7 +103,7 @@ def _run(settings: Settings, data: dict[str, Any], code: bytes) -> int:
     signals.install()
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the training code's
     adopt_orphans()
-    gpus = devices.visible(os.environ)
+    gpus = visible(os.environ)
     devices.check(gpus, os.environ, settings.pod_gpus)
     slots = devices.slots(gpus, settings.gpus_per_trial, settings.trials_per_gpu)
     if gpus:

@@ -25,9 +25,14 @@ def test_gpus_that_cannot_be_dealt_out_are_refused(gpus: list[str], per: int, sh
         devices.slots(gpus, per, share)
 
 
+def test_the_option_is_named_that_asks_for_too_many_gpus() -> None:
+    with raises("gpus-missing", "--gpus 2"):
+        devices.slots(["0", "1"], 4, 1)
+
+
 def test_hidden_gpus_are_not_counted() -> None:
-    assert devices.visible({"CUDA_VISIBLE_DEVICES": ""}) == []
-    assert devices.visible({"CUDA_VISIBLE_DEVICES": "2, 3"}) == ["2", "3"]
+    assert gpus.visible({"CUDA_VISIBLE_DEVICES": ""}) == []
+    assert gpus.visible({"CUDA_VISIBLE_DEVICES": "2, 3"}) == ["2", "3"]
 
 
 PER_TRIAL = {"HPQ_GPUS_PER_TRIAL": "1"}
@@ -95,9 +100,10 @@ def test_a_sliced_gpu_counts_by_its_slices(
     gpus.gpu_names.cache_clear()
     gpus.gpu_ids.cache_clear()
     try:
-        assert devices.visible({}) == seen
-        assert devices.slots(devices.visible({}), 1, 1) == seen
-        assert gpus.on_cpu({}) == ""
+        assert gpus.visible({}) == seen
+        assert devices.slots(gpus.visible({}), 1, 1) == seen
+        assert "cpu" not in gpus.device_line({})
+        assert "device cpu" in gpus.device_line({"CUDA_VISIBLE_DEVICES": ""})
     finally:
         gpus.gpu_names.cache_clear()
         gpus.gpu_ids.cache_clear()

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from hpq.domain.attempt import WorkerPresence
 from hpq.error_codes import ExitCode
 from hpq.errors import HpqError, UserError
+from hpq.gpus import describe_device, visible
 from hpq.redis import tls
 from hpq.redis.client import check_server, connect, explain
 from hpq.settings import Settings, read
@@ -44,7 +45,7 @@ from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.outage_log import OutageLog
 from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.webhooks import Notices
-from hpq_worker.process import devices, exit_reason, logs
+from hpq_worker.process import exit_reason, logs
 from hpq_worker.process.config import WORKER, WorkerConfig, receive
 from hpq_worker.process.process_tree import adopt_orphans, end_with_parent
 from hpq_worker.process.signals import Signals
@@ -146,7 +147,7 @@ def serve(
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
     logs.name(worker=name)
     worker = WorkerPresence(name=name, host=host, queue=settings.queue)
-    device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))
+    device = describe_device(environ.get("CUDA_VISIBLE_DEVICES", ""))
     digest, record = provenance_of(settings, host, device, environ)
 
     # A call is sent again once, for a connection that was cut; the claim loop waits for outages.
@@ -180,7 +181,7 @@ def serve(
         progress=progress,
         suggesters=_suggesters(settings, environ, name),
         caller=caller,
-        usage=UsageReader(devices.visible(environ)),
+        usage=UsageReader(visible(environ)),
         alert=notices.alert,
     )
     _check_sweep(parts)

@@ -21,6 +21,7 @@ from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.errors import BadParams, DecodeError, HpqError
+from hpq.gpus import visible
 from hpq.notice import Notice, tagged
 from hpq.redis.client import short_reason
 from hpq.redis.damage import damage
@@ -58,7 +59,7 @@ class ClaimLoop:
         self._outages = self._outage.count  # seen by this loop
         per = parts.settings.gpus_per_trial
         shared = parts.settings.trials_per_gpu
-        self._gpus = devices.share(devices.visible(parts.environ), per, shared)
+        self._gpus = devices.share(visible(parts.environ), per, shared)
         self._spool = Spool(self._settings.home, self._settings.prefix)
         self.backoff = Backoff(parts.launches)
         self.trial = ""  # that runs now; "" when idle

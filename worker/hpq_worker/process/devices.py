@@ -9,16 +9,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from hpq.errors import SettingsError, UserError
-from hpq.gpus import AMD, gpu_ids, gpu_names
+from hpq.gpus import AMD
 from hpq.notice import plural
-
-
-def visible(environ: Mapping[str, str]) -> list[str]:
-    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    names = environ.get("CUDA_VISIBLE_DEVICES")
-    if names is None:
-        return list(gpu_ids())
-    return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
 
 
 def check(gpus: Sequence[str], environ: Mapping[str, str], pod_gpus: str) -> str:
@@ -46,8 +38,8 @@ def check(gpus: Sequence[str], environ: Mapping[str, str], pod_gpus: str) -> str
     elif resource:
         return f"hpq cannot check that this pod has its {number} {resource}"
     elif not gpus and environ.get("HPQ_GPUS_PER_TRIAL") and not AMD.exists():
-        text = "HPQ_GPUS_PER_TRIAL is set, but nvidia-smi shows no GPU"
-        raise UserError(f"{text}; unset it, or set CUDA_VISIBLE_DEVICES= for CPUs", code="no-gpu")
+        text = "--gpus (HPQ_GPUS_PER_TRIAL) asks for GPUs, but nvidia-smi shows none; leave it out"
+        raise UserError(f"{text}, or set CUDA_VISIBLE_DEVICES= for CPUs", code="no-gpu")
     return ""
 
 
@@ -68,12 +60,16 @@ def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]
         UserError: a trial needs more GPUs than are visible, or both settings are above 1.
     """
     if per_trial > 1 and trials_per_gpu > 1:
-        raise SettingsError("set HPQ_GPUS_PER_TRIAL or HPQ_TRIALS_PER_GPU above 1, not both")
+        raise SettingsError(
+            "--gpus (HPQ_GPUS_PER_TRIAL) and --trials-per-gpu (HPQ_TRIALS_PER_GPU) are both above"
+            " 1; leave out one"
+        )
     if not gpus:
         return [""]
     if per_trial > len(gpus):
         visible = f"{len(gpus)} {plural(len(gpus), 'GPU is', 'GPUs are')} visible"
-        text = f"HPQ_GPUS_PER_TRIAL is {per_trial}, but {visible}; lower it"
+        text = f"each trial needs {per_trial} GPUs by --gpus (HPQ_GPUS_PER_TRIAL), but {visible}"
+        text += f"; write --gpus {len(gpus)} or less"
         raise UserError(text, code="gpus-missing")
     groups = len(gpus) // per_trial
     each = [",".join(gpus[i * per_trial : (i + 1) * per_trial]) for i in range(groups)]
@@ -90,7 +86,7 @@ def idle(gpus: Sequence[str], per_trial: int) -> str:
     left = len(gpus) % per_trial
     if not left:
         return ""
-    divisor = f"HPQ_GPUS_PER_TRIAL={per_trial} does not divide {len(gpus)}"
+    divisor = f"--gpus {per_trial} (HPQ_GPUS_PER_TRIAL) does not divide {len(gpus)}"
     return f"{left} of {len(gpus)} GPUs {plural(left, 'stays', 'stay')} idle: {divisor}"
 
 
@@ -104,13 +100,3 @@ def threads(processes: int, environ: Mapping[str, str], cpus: int = 0) -> str:
         return chosen
     cores = len(os.sched_getaffinity(0))
     return str(max(1, min(cores, cpus or cores) // max(1, processes)))
-
-
-def describe(device: str) -> str:
-    """Return the display name of a slot's device: the GPU's name, or cpu."""
-    names = gpu_names()
-    if not device or not names:
-        return "cpu"
-    first = device.split(",")[0]
-    name = names[int(first)] if first.isdigit() and int(first) < len(names) else names[0]
-    return f"{name.split(',')[0]} [{device}]"

@@ -18,7 +18,7 @@ from hpq.domain import durations
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import HpqError, SettingsError, UserError
 from hpq.filestore.stores import location
-from hpq.gpus import on_cpu
+from hpq.gpus import device_line
 from hpq.notice import print_message
 from hpq.private_server.attach_or_start import attach
 from hpq.redis.credentials import redact
@@ -151,8 +151,7 @@ def _describe(settings: Settings, place: str) -> None:
     print_message(
         f"connected to {place}, prefix {settings.prefix}, queue {settings.queue}: {count} {wait}"
     )
-    if line := on_cpu(os.environ):
-        print_message(line)
+    print_message(device_line(os.environ))
     for one in waiting[:_LISTED]:
         counts, left = one.counts, "trials"
         if not counts.is_open_ended:
