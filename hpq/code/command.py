@@ -90,6 +90,11 @@ GPUS = "${gpus}"  # hpq's own; a parameter of that name takes precedence
 MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}", GPUS)
 
 
+def variables_of(word: str) -> list[str]:
+    """Return the environment variables that a word of a command names."""
+    return _ENVVAR.findall(word)
+
+
 def is_in_users_directory(launch: Launch) -> bool:
     """True if trials work in the user's own directory, on the machine that enqueued them.
 

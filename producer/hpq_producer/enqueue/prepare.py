@@ -6,15 +6,19 @@ what it needs on this machine: a sampler, a GPU.
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-from hpq.code.command import started, starts_program
+from hpq.code.command import interpreter, printed_by, started, starts_program, variables_of
 from hpq.domain.identity import digest
 from hpq.domain.sweep import Goal, Impute, ObjectiveValue, SweepView
 from hpq.domain.trial import Json
-from hpq.errors import UserError
+from hpq.errors import HpqError, UserError
 from hpq.gpus import gpu_names
 from hpq.notice import Notice
 from hpq.search.samplers import Sampler, Search, is_installed, missing, unaided
@@ -55,11 +59,60 @@ class _Passed:
     values: list[tuple[KeyPath, Json]] = field(default_factory=list)
 
 
-def _check_program(spec: SweepSpec, code: DiscoveredCode) -> tuple[Notice, ...]:
+_FIRST_ERROR = """
+import ast
+try:
+    with open({0!r}, "rb") as file:
+        ast.parse(file.read(), {0!r})
+except SyntaxError as error:
+    print("%s:%s: %s" % (error.lineno or 1, error.offset or 1, error.msg))
+"""
+
+
+def _unparsed(
+    script: Path, command: tuple[str, ...], error: UserError, trains_here: bool
+) -> tuple[Notice, ...]:
+    """Return the warning of a script that the Python of hpq cannot parse.
+
+    The Python of trials may be another one. That of this machine decides; it need not be that of a
+    worker elsewhere.
+
+    Raises:
+        UserError: trials run on this machine, and its Python cannot parse the script either.
+    """
+    from hpq.access.session import load_settings  # noqa: PLC0415  most files need no server
+
+    try:
+        starter, settings = started(command)[0], load_settings()
+        python = interpreter(os.environ, settings.python)
+        if starter != "${interpreter}":
+            python = shutil.which(starter) or ""
+        place = printed_by(python, _FIRST_ERROR.format(str(script)), os.environ).strip()
+    except (HpqError, OSError, subprocess.SubprocessError):
+        return (error.notice,)
+    if not place:
+        return ()
+    text = f"{script}:{place}: {python} cannot parse this line; correct it"
+    if trains_here or not settings.redis_url:
+        raise UserError(text, code="script-invalid")
+    return (Notice("script-invalid", text),)
+
+
+def _unset_variables(spec: SweepSpec) -> Iterator[Notice]:
+    """Yield a warning for each variable of the command that is not set here."""
+    for word in spec.command:
+        for name in variables_of(word):
+            if name not in os.environ:
+                text = f"command: {name} is not set here; export it where the workers start, or"
+                yield Notice("unknown-macro", f"{text} trials get the word {name}")
+
+
+def _check_program(spec: SweepSpec, code: DiscoveredCode, trains_here: bool) -> tuple[Notice, ...]:
     """Return warnings of a program that is not Python, or may reject or misread parameters.
 
     Raises:
         SweepFileError: its argparse surely rejects some, or surely reads one value as another.
+        UserError: the Python of this machine, which runs it, cannot parse it.
     """
     is_started = starts_program(spec.command, spec.keys.program)
     name = started(spec.command)[1] if is_started else "${program}"
@@ -68,8 +121,8 @@ def _check_program(spec: SweepSpec, code: DiscoveredCode) -> tuple[Notice, ...]:
         return ()
     try:
         source = Source.read(script)
-    except UserError as error:  # by this interpreter; the trial's may be newer
-        return (error.notice,)
+    except UserError as error:
+        return _unparsed(script, spec.command, error, trains_here)
     macros = _PASSES_OPTIONS & set(spec.command)
     if code.files is None or len(macros) != 1 or not is_started:
         return ()
@@ -123,14 +176,19 @@ def _passed(spec: SweepSpec) -> dict[str, _Passed]:
 
 
 def prepare(
-    spec: SweepSpec, file: Path, code_dir: str | None = None, *, is_live: bool = False
+    spec: SweepSpec,
+    file: Path,
+    code_dir: str | None = None,
+    *,
+    is_live: bool = False,
+    trains_here: bool = False,
 ) -> PreparedSweep:
     """Find the code of a sweep file, and compute the sweep's digest.
 
-    `code_dir` is --code, `is_live` --live.
+    `code_dir` is --code, `is_live` --live. `trains_here`: workers of this machine run it.
 
     Raises:
-        UserError: the code is missing, or too large to be sent.
+        UserError: the code is missing, too large to be sent, or not Python.
         SweepFileError: the script's argparse rejects a parameter.
     """
     code = find_code(spec, file, Path.cwd(), code_dir, is_live=is_live)
@@ -140,7 +198,8 @@ def prepare(
         identity = f"{launch.code if launch.bundled else 'live'} in {launch.code_dir}"
     sweep_digest = digest(spec.source, spec.keys.seed, identity)
     namesake = (Notice("program-ambiguous", code.namesake),) if code.namesake else ()
-    warnings = (*spec.warnings, *namesake, *_check_program(spec, code))
+    found = (*namesake, *_unset_variables(spec), *_check_program(spec, code, trains_here))
+    warnings = (*spec.warnings, *found)
     return PreparedSweep(spec=spec, file=file, code=code, digest=sweep_digest, warnings=warnings)
 
 

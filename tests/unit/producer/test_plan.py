@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from hpq_producer.scaffold.script_contents import Source
 from hpq_producer.sweepfile.load import load
 from tests.support.constants import DEADLINE_S, ROOT
 from tests.support.desk import run_here
-from tests.support.ids import ids
+from tests.support.ids import ids, refused
 
 BAYES = """
 program: train.py
@@ -156,9 +157,34 @@ def test_an_option_that_the_script_rejects_is_refused_or_warned_of_if_in_doubt(
         assert [f"sweep.yaml:{line}:" in done.stderr for line in rejected] == [True] * len(rejected)
 
 
-def test_a_program_that_is_not_python_is_warned_of_with_its_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["plan", "enqueue", "run"])
+def test_a_script_that_the_python_of_this_machine_cannot_parse_is_refused_with_its_line(
+    tmp_path: Path, command: str
+) -> None:
     (tmp_path / "sweep.yaml").write_text(BAYES)
     (tmp_path / "train.py").write_text("x = 1\ndef f(:\n")
-    done = run_here(["plan", "sweep.yaml"], tmp_path)
+    env = {"HPQ_HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    done = run_here([command, "sweep.yaml"], tmp_path, env)
+    refused(done, "script-invalid", "train.py:2:7", exit=2)
+
+
+def test_a_script_that_workers_elsewhere_run_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(BAYES)
+    (tmp_path / "train.py").write_text("x = 1\ndef f(:\n")
+    env = {"HPQ_HOME": str(tmp_path / "home"), "HPQ_REDIS_URL": "redis://127.0.0.1:1"}
+    done = run_here(["plan", "sweep.yaml"], tmp_path, {**env, "PATH": os.environ["PATH"]})
     assert done.returncode == 0 and ids(done.stderr) == ["script-invalid"]
     assert "train.py:2:7" in done.stderr
+
+
+def test_a_script_that_the_python_of_trials_parses_is_right(tmp_path: Path) -> None:
+    """A newer Python than hpq's: a stand-in that finds no error."""
+    (tmp_path / "sweep.yaml").write_text(BAYES)
+    (tmp_path / "train.py").write_text("x = 1\ndef f(:\n")
+    newer = tmp_path / "bin" / "python"
+    newer.parent.mkdir()
+    newer.write_text("#!/bin/sh\n")
+    newer.chmod(0o755)
+    env = {"HPQ_HOME": str(tmp_path / "home"), "HPQ_PYTHON": str(newer)}
+    done = run_here(["plan", "sweep.yaml"], tmp_path, {**env, "PATH": os.environ["PATH"]})
+    assert done.returncode == 0 and not ids(done.stderr), done.stderr

@@ -74,8 +74,8 @@ class EnqueueOptions:
             return None
         return Reuse.ANY_CODE if self.any_code else Reuse.SAME_CODE
 
-    def prepare(self) -> PreparedSweep:
-        """Read the sweep file with the options over it, and find its code.
+    def prepare(self, *, trains_here: bool = False) -> PreparedSweep:
+        """Read the sweep file with the options over it, and find its code, as `prepare`.
 
         Raises:
             UserError: a --set has no '=', the code is missing, or the file is invalid.
@@ -93,7 +93,7 @@ class EnqueueOptions:
             name=self.name,
             limit=None if self.force else LIMIT,
         )
-        return prepare(spec, self.file, self.code, is_live=self.live)
+        return prepare(spec, self.file, self.code, is_live=self.live, trains_here=trains_here)
 
 
 def enqueue_options(*, without: Collection[str] = ()) -> Callable[[Command], Command]:

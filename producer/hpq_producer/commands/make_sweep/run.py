@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -71,7 +72,7 @@ def run(
     """
     set_gpus(gpus, trials_per_gpu)
     is_sweep = not options.file.suffix and not options.file.exists()
-    prepared = None if is_sweep else options.prepare()
+    prepared = None if is_sweep else options.prepare(trains_here=True)
     settings = load_settings()
     if prepared is not None:
         _check(prepared, settings)
@@ -87,7 +88,7 @@ def run(
     with exit_on_signals(), open_session(settings) as session:
         try:
             if prepared is None:
-                sid = session.find(str(options.file))
+                sid = _find(session, options.file)
                 _go_on(session, session.reader.sweeps.get(sid))
             else:
                 sid = _enqueue(session, prepared, options)
@@ -96,6 +97,14 @@ def run(
             if session.attached is not None:
                 session.attached.release(linger_s=0.0)
     raise typer.Exit(int(code))
+
+
+def _find(session: Session, what: Path) -> str:
+    """Return the id of a sweep. Raises NotFound if no sweep begins so, and no file has the name."""
+    try:
+        return session.find(str(what))
+    except NotFound as error:
+        raise NotFound(f"no file {str(what)!r}, and {error}", code=error.code) from None
 
 
 def _check(prepared: PreparedSweep, settings: Settings) -> None:
