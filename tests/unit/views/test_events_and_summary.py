@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hpq.domain.budget import Budget
-from hpq.domain.status import Event
+from hpq.domain.status import DurationStats, Event, SweepStatus
 from hpq.domain.stored_state import StoredState
 from hpq.domain.sweep import Counts, Goal, Metric
 from hpq.domain.trial import Failure, FailureKind, Json, Params, TrialState, TrialView
@@ -18,10 +18,11 @@ from hpq.notice import plural
 from hpq_views.analysis.summary import SweepSummary, effect
 from hpq_views.command_output.comparison import result_cells
 from hpq_views.command_output.summary_page import effect_lines, failure_lines
+from hpq_views.follow import SweepUpdate
 from hpq_views.text.charts import bar, ends_of, scale_of
 from hpq_views.text.style import Span, fold, plain
 from hpq_views.text.tables import Column, lay
-from hpq_views.watch.event_log import event_line
+from hpq_views.watch.event_log import event_line, event_lines
 from hpq_views.why.verdict import exit_code
 from hpq_worker.process import devices
 from tests.support.golden import Golden
@@ -49,6 +50,26 @@ def _trial(number: int, lr: float, objective: float | None, **fields: object) ->
 def test_an_event_of_a_trial_is_one_line(golden: Golden, what: str, fields: dict[str, str]) -> None:
     event = Event(id="14000-0", what=what, trial=7, attempt=1, fields=fields)
     golden.check("watch", f"event: {what}", event_line(event, _trial(7, 0.4, 0.94), SWEEP))
+
+
+def test_why_another_sampler_suggested_is_printed_once() -> None:
+    said = set[str]()
+    events = [
+        Event(id=f"{n}-0", what="suggested", trial=n, fields={"by": by})
+        for n, by in enumerate(
+            ["tpe as torch is missing", "tpe as torch is missing", "gp", "tpe as gp was killed"], 1
+        )
+    ]
+    trials = {event.trial: _trial(event.trial, 0.4, None) for event in events}
+    status = SweepStatus(
+        sweep=SWEEP, at_ms=0, running=(), best=(), recent=(), workers=(),
+        durations=DurationStats(), last_event="9-0",
+    )  # fmt: skip
+    lines = event_lines(SweepUpdate(status=status, events=events, trials=trials), said)
+    assert [line.partition("  ")[0] for line in lines] == [
+        "#1 suggested by tpe as torch is missing", "#2 suggested by tpe",
+        "#3 suggested by gp", "#4 suggested by tpe as gp was killed",
+    ]  # fmt: skip
 
 
 def test_one_of_anything_is_not_several() -> None:

@@ -110,7 +110,7 @@ def test_what_matters_is_narrowed_and_the_file_stays_valid(
     entry: dict[str, Any], best: list[Any], others: list[Any], new: dict[str, Any] | None
 ) -> None:
     here = sweep(entry)
-    (found,) = narrow(here, settings(best, others), Importance(sets=99, shares=(CLEAR,)))
+    (found,) = narrow(here, settings(best, others), Importance(sets=99, r2=0.9, shares=(CLEAR,)))
     assert (dict(found.entry), found.is_narrower) == (new or entry, new is not None)
     assert found.reason.startswith("kept: ") == (new is None)
     text = "trainer: function\nmethod: random\nrun_cap: 3\n" + "\n".join(block([found]))
@@ -141,7 +141,9 @@ def test_what_does_not_matter_or_is_named_elsewhere_stays(
     more = {"other": {"values": [1, 2]}, "fixed": {"value": 3}}
     here = sweep({"values": ["adam", "sgd"]}, more, **spec)
     shares = (*([share] if share else []), other)
-    found = narrow(here, settings(["adam"] * 5, ["sgd"] * 15), Importance(sets=9, shares=shares))
+    found = narrow(
+        here, settings(["adam"] * 5, ["sgd"] * 15), Importance(sets=9, r2=0.9, shares=shares)
+    )
     by_name = {one.param: one for one in found}
     assert by_name["p"].is_narrower == is_narrower
     assert by_name["fixed"].entry == {"value": 3} and not by_name["fixed"].reason
@@ -157,7 +159,9 @@ def test_a_list_that_no_best_setting_has_stays(
     every = [{"other": 1}] * 10 + others  # p depends on another parameter
     here = sweep(entry)
     found = narrow(
-        here, Settings(every=every, leaders=10), Importance(sets=len(every), shares=(CLEAR,))
+        here,
+        Settings(every=every, leaders=10),
+        Importance(sets=len(every), r2=0.9, shares=(CLEAR,)),
     )
     assert [(dict(one.entry), one.is_narrower) for one in found] == [(entry, False)]
     assert found[0].reason.startswith("kept: ")
@@ -169,7 +173,7 @@ def test_nested_names_come_once_though_constants_come_last() -> None:
     }
     here = sweep({"values": [3, 4]}, {"opt": nested})
     here = sweep_view(launch=here.launch, spec=here.spec, varying=("opt.lr", "p"))
-    found = narrow(here, settings([3] * 3, [4] * 6), Importance(sets=9, shares=(CLEAR,)))
+    found = narrow(here, settings([3] * 3, [4] * 6), Importance(sets=9, r2=0.9, shares=(CLEAR,)))
     text = "\n".join(block(found))
     assert text.count("opt:") == 1
     head = "trainer: function\nmethod: random\nrun_cap: 3\n"
@@ -180,7 +184,7 @@ def test_the_best_quarter_has_all_that_tie_with_its_last() -> None:
     ranked = [({"p": i}, value) for i, value in enumerate((9, 8, 7, 7, 7, 6, 5, 4))]
     found = settings_of(ranked, [{"p": 8}, {"p": 9}])
     assert (found.leaders, len(found.every)) == (5, 10)
-    clear = Importance(sets=10, shares=(CLEAR,))
+    clear = Importance(sets=10, r2=0.9, shares=(CLEAR,))
     assert not why_not(sweep({"min": 0, "max": 9}), found, clear)
     few = settings_of(ranked[:4], [])
     assert "has 4 settings" in why_not(sweep({"min": 0, "max": 9}), few, clear)
@@ -188,3 +192,15 @@ def test_the_best_quarter_has_all_that_tie_with_its_last() -> None:
     assert why_not(sweep({"min": 0, "max": 9}), infeasible, clear)
     unknown = Importance(sets=10, why_none="unknown: too much noise")
     assert "too much noise" in why_not(sweep({}, {"q": {}}), found, unknown)
+
+
+def test_a_share_is_of_the_explained_variance_whose_part_is_named() -> None:
+    here = sweep({"min": 0.0, "max": 1.0}, {"q": {"values": [1, 2]}})
+    lead = [{"p": v, "q": 1} for v in (0.4, 0.5, 0.6)]
+    rest = [{"p": v, "q": 1} for v in ends(0, 1)]
+    found = narrow(
+        here, Settings(every=[*lead, *rest], leaders=3),
+        Importance(sets=15, of=15, r2=0.37, shares=(CLEAR,)),
+    )  # fmt: skip
+    reason = {one.param: one.reason for one in found}["p"]
+    assert "of the explained variance" in reason and "R² 0.37" in reason

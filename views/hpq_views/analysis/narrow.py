@@ -115,7 +115,10 @@ def narrow(sweep: SweepView, settings: Settings, importance: Importance) -> list
             found.append(Narrowed(names=names, entry=entry, reason=f"kept: {kept}"))
         else:
             share = importance.of_param(param)
-            matters = f"explains {share.share:.0%} ({share.range})" if share else "the only one"
+            matters = "the only one"
+            if share:
+                matters = f"{share.share:.0%} ({share.range}) of the explained variance"
+                matters += f" ({importance.rests})"
             new, why = _narrowed(sweep, param, leaf, entry, settings)
             reason = f"{matters}; {why}" if new else f"kept: {matters}, but {why}"
             is_narrower = new is not None

@@ -187,6 +187,7 @@ def print_lines(
         print(f"… and {more} more are running", file=stream)
     printed: set[str] = set()
     begun = {t.id.number for t in status.running}  # their start has been printed
+    reasons: set[str] = set()  # why the preferred sampler did not suggest
     while True:
         stuck = explain_waiting(status, session)
         for key, text in _notes(status, begun, stuck):
@@ -198,7 +199,7 @@ def print_lines(
             break
         change = next(changes)
         status = change.status
-        for text in _event_lines(change):
+        for text in event_lines(change, reasons):
             print(text, file=stream)
         begun |= {event.trial for event in change.events}
     say_verdict(reader, status, stream, stuck, printed=printed)
@@ -215,11 +216,24 @@ def lines_since(
     return [(event.id, event_line(event, trials.get(event.trial), sweep)) for event in events]
 
 
-def _event_lines(change: SweepUpdate) -> list[str]:
+def event_lines(change: SweepUpdate, reasons: set[str]) -> list[str]:
+    """Return a line for each event; a reason of a sampler in `reasons` was printed before."""
     return [
-        event_line(event, change.trials.get(event.trial), change.status.sweep)
+        event_line(_shortened(event, reasons), change.trials.get(event.trial), change.status.sweep)
         for event in change.events
     ]
+
+
+def _shortened(event: Event, reasons: set[str]) -> Event:
+    """Return an event without the reason of its sampler if that is one of `reasons`; else add it.
+
+    `suggested by tpe as torch is missing` would be in the line of every trial.
+    """
+    by, _, reason = event.fields.get("by", "").partition(" as ")
+    if event.what == "suggested" and reason in reasons:
+        return replace(event, fields={**event.fields, "by": by})
+    reasons.add(reason)
+    return event
 
 
 def _notes(
