@@ -9,6 +9,7 @@ import copy
 import re
 import stat
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
@@ -22,6 +23,7 @@ from hpq.yamlfile.problems import KeyPath, dotted
 from hpq.yamlfile.yaml_reader import Document
 
 MAX_BYTES = 2**20
+_SUFFIXES = (".yaml", ".yml")
 _LIKENESS = 0.8  # `paramters` is meant as `parameters`
 _MOST_COMPARED = 100  # keys
 
@@ -45,8 +47,12 @@ def read(path: Path) -> str:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        text = f"{path}: no such file; give the path of a YAML file"
-        raise SweepFileError(text, code="file-not-found") from None
+        hint = "give the path of a YAML file"
+        with suppress(OSError):
+            names = {one.stem: one for one in path.parent.iterdir() if one.suffix in _SUFFIXES}
+            if close := get_close_matches(path.stem, names, n=1):
+                hint = f"did you mean {names[close[0]]}?"
+        raise SweepFileError(f"{path}: no such file; {hint}", code="file-not-found") from None
     except IsADirectoryError:
         text = f"{path}: a directory; give the path of a YAML file"
         raise SweepFileError(text, code="file-not-found") from None

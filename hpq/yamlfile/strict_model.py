@@ -271,6 +271,8 @@ def _not(value: Json, node: Schema) -> str:
         return f"{wrong} true or false"
     if "string" in kind:
         return f"{wrong} text; write it in quotes"
+    if kind == "array" and isinstance(value, str) and value.isidentifier():
+        return f"{wrong} a list; write [{value}]"
     if value == ([] if kind == "array" else {}):
         return f"empty; write {_form(node)}"
     return f"{wrong} a {'list' if kind == 'array' else 'mapping'}; write {_form(node)}"

@@ -334,7 +334,7 @@ def _hint(option: _Option, value: Json, macro: str) -> str:
     if text(value).startswith("-") and macro == _NO_EQUALS:
         return f"; write ${{args}} in place of {_NO_EQUALS}: {text(value)} looks like an option"
     if isinstance(value, list):
-        return f"; a list is one word: {_SPLIT}"
+        return f"; a list is one word: write values to try each of its items, or {_SPLIT}"
     if isinstance(value, bool) and option.action in ("store_true", "BooleanOptionalAction"):
         return f"; write {_FLAGS_ALONE} in the command"
     return ""

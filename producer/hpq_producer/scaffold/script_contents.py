@@ -17,6 +17,7 @@ from typing import Any
 from hpq.code.reach import parse_python
 from hpq.domain.trial import Json
 from hpq.errors import UserError
+from hpq.shell import shell_hint
 
 UNKNOWN = object()  # not None, which may be a default
 _MOST = 1e18
@@ -119,6 +120,9 @@ class Source:
         Raises:
             UserError: the file is missing, or is not Python.
         """
+        if path.suffix in (".yaml", ".yml"):
+            line = shell_hint(["hpq", "plan", str(path)])
+            raise UserError(f"{path}: no script; as a sweep file: {line}", code="script-invalid")
         if path.suffix == ".ipynb":
             text = f"{path} is a notebook; run `jupyter nbconvert --to script {path}`, then"
             raise UserError(f"{text} `hpq init` on the script", code="script-invalid")
@@ -135,7 +139,8 @@ class Source:
             raise UserError(text, code="file-unreadable") from None
         except SyntaxError as error:
             where = f"{path}:{error.lineno or 1}:{error.offset or 1}"
-            raise UserError(f"{where}: not Python: {error.msg}", code="script-invalid") from None
+            text = f"{where}: not Python: {error.msg}; correct the line"
+            raise UserError(text, code="script-invalid") from None
 
     @cached_property
     def nodes(self) -> list[ast.AST]:

@@ -72,7 +72,7 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
     items, space = data.get("command"), data.get("parameters")
     words = tuple(map(str, items)) if isinstance(items, list) else ()
     if "preload" in data and not is_plain_python(words, str(data.get("program", ""))):
-        what = "works with `python FILE …` only; remove the options before FILE, or preload"
+        what = "needs python to start the file; remove what is between them, or preload"
         out.add_conflict(("preload",), what)
     derived = data.get("derive")
     known = {*_MACRO_NAMES, *(space if isinstance(space, dict) else ())}
@@ -81,6 +81,8 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
         match = _MACRO.match(str(item))
         if match and match[1] not in known:
             hint = nearest(match[1], tuple(known), _MACRO_FORM)
+            if match[1].startswith("env:"):
+                hint = f"; did you mean '${{envvar:{match[1][4:]}}}'?"
             hint = hint or f"; known: {', '.join(_MACRO_NAMES)}{_and_parameters(space)}"
             out.add(("command", index), f"unknown macro {shown(item)}{hint}", code="unknown-macro")
 

@@ -126,7 +126,7 @@ def _is_satisfiable(
     before = len(out.errors)
     if getattr(leaf, "q", 0) is None and test.values:
         out.add(
-            path, "a continuous parameter almost never equals one value; write {min: …, max: …}"
+            path, "a continuous parameter almost never equals one value; write {min: 0.1, max: 0.2}"
         )
         return False
     for value in test.values:

@@ -19,6 +19,7 @@ from pydantic import (
 from hpq.domain import durations
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import CONSTRAINT_RULE
+from hpq.domain.trial import Json
 from hpq.reporting import metric_name
 from hpq.yamlfile.problems import shown
 from hpq.yamlfile.strict_model import (
@@ -140,6 +141,21 @@ class BudgetKeys(Keys):
         None, description="Hours of all attempts times the GPUs of a trial."
     )
     until: Absent[Until] = Field(None, description="When the trials must have ended.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_its_keys(cls, value: Json) -> Json:
+        """Name the key of one number, or of one time."""
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            raise ValueError(f"{shown(value)} is not a mapping; write {{gpu_hours: {value}}}")
+        if isinstance(value, str):
+            time = f"+{value}" if re.fullmatch(durations.PATTERN, value) else value
+            try:
+                durations.until_ms(time)
+            except ValueError:
+                return value
+            raise ValueError(f"{shown(value)} is not a mapping; write {{until: {time}}}")
+        return value
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:

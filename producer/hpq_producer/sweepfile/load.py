@@ -238,10 +238,11 @@ def _check_together(data: Data, keys: CommonKeys | None, out: Problems) -> None:
     if keys is not None:
         _check_metrics(data, keys, out)
     if not {"metric", "metrics"} & data.keys() and str(data.get("trainer")) not in BUILT_IN:
-        what = "needs a metric; write metric: {name: …, goal: …}"
+        what = "needs a metric; write metric: {name: val_loss, goal: minimize}"
         if method == "bayes":
             out.add_missing(
-                ("metric",), "missing; bayes needs {name: …, goal: minimize or maximize}"
+                ("metric",),
+                "missing; bayes needs one, e.g. {name: val_loss, goal: minimize}",
             )
         if isinstance(keep, dict) and keep.get("best"):
             out.add_missing(("keep", "best"), what)
@@ -254,7 +255,7 @@ def _check_together(data: Data, keys: CommonKeys | None, out: Problems) -> None:
         what = f"wandb.log reports it as {keys.metric.name!r}, which hpq shows"
         out.warn(("metric", "name"), what, code="metric-renamed")
     if "method" in data and method != "bayes" and "sampler" in data:
-        out.add_conflict(("sampler",), "is for method: bayes; remove it")
+        out.add_conflict(("sampler",), "is for method: bayes; write that, or remove it")
     _warn_of_ignored(data, keys, out)
 
 

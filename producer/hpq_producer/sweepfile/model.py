@@ -70,6 +70,8 @@ def _method(value: Json) -> Json:
     if value == "custom":
         what = "custom needs a scheduler inside W&B; write bayes, and its engine as sampler: tpe"
         raise ValueError(what)
+    if value in [one for one in Sampler if one is not Sampler.RANDOM]:
+        raise ValueError(f"{value} is a sampler; write method: bayes and sampler: {value}")
     return value
 
 
@@ -134,7 +136,7 @@ def _metrics(found: tuple[ObjectiveKeys, ...]) -> tuple[ObjectiveKeys, ...]:
     if not 2 <= len(found) <= _MOST_METRICS:
         entries = plural(len(found), "entry", "entries")
         what = f"{len(found)} {entries}; write 2 to {_MOST_METRICS}"
-        raise ValueError(f"{what}, or metric: {{name: …, goal: …}} for one metric")
+        raise ValueError(f"{what}, or metric: {{name: val_loss}} for one metric")
     if len(set(names)) < len(names):
         raise ValueError(f"{shown(max(names, key=names.count))} is listed twice; remove one")
     return found
@@ -219,6 +221,7 @@ class CommonKeys(Keys):
     """The keys of every sweep file; a list of trials, its own search space, has no others."""
 
     rejected: ClassVar[Mapping[str, tuple[Code, str]]] = REJECTED
+    aliases: ClassVar[Mapping[str, str]] = {"direction": "goal", "mode": "goal"}
     program: Text = Field("", description="Script that a trial runs, e.g. train.py.")
     command: tuple[Word, ...] = Field(
         (),

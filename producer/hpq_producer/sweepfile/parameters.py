@@ -70,7 +70,8 @@ def _read(
     out: Problems,
 ) -> None:
     if not isinstance(data, dict) or not data:
-        out.add(path, f"{shown(data)} is not a mapping of parameters; write name: {{values: […]}}")
+        what = f"{shown(data)} is not a mapping of parameters"
+        out.add(path, f"{what}; write lr: {{values: [0.1, 0.01]}}")
         return
     for name, entry in data.items():
         key_path = (*path, name)
@@ -118,7 +119,7 @@ def _add_unnamed(entry: Entry, path: KeyPath, out: Problems) -> None:
         out.add_missing(path, f"{present} without {missing}; write both")
     elif entry:
         out.add_missing(
-            path, f"{', '.join(entry)} without a distribution; write distribution: normal, …"
+            path, f"{', '.join(entry)} without a distribution; write e.g. distribution: normal"
         )
     else:
         out.add_missing(path, "empty; write value, values, or min and max")
@@ -148,6 +149,9 @@ def _check_values(name: str, entry: Entry, path: KeyPath, out: Problems) -> None
         _check_numbers(name, entry, path, out)
     elif name == "constant":
         check_value(entry["value"], (*path, "value"), out)
+        if isinstance(entry["value"], list):
+            what = f"{shown(entry['value'])} is one value, a list, of every trial; write values to"
+            out.warn((*path, "value"), f"{what} try each", code="ambiguous-word")
     else:
         _check_list(name, entry, path, out)
 

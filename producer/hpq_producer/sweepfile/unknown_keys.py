@@ -31,8 +31,9 @@ _IN_OTHER_WORDS: dict[str, tuple[Code, str]] = {
         "env environment": "trials have the worker's variables; write pass_env: [NAME] for pods",
         "time_limit max_time": "write timeout: 2h",
         "pruner early_stopping": "write early_terminate: {type: hyperband, min_iter: 3}",
-        "count n_trials num_trials max_trials": "write run_cap: N",
-        "n_jobs concurrency": "write max_parallel: N",
+        "count trial trials n_trials num_trials max_trials num_samples": "write run_cap: N",
+        "n_jobs concurrency max_concurrent_trials": "write max_parallel: N",
+        "max_retries max_failures": "write retries: N",
     }.items()
     for word in words.split()
 }

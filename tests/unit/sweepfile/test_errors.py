@@ -58,6 +58,15 @@ PARAMETERS = {
 GOOD = "program: t.py\nmethod: random\nparameters: {lr: {value: 1}}\n"  # line 4 comes next
 TOP = {
     "unknown": "methd: grid",
+    "a budget of a time": "budget: +8h",
+    "a budget of a duration": "budget: 8h",
+    "a budget of hours": "budget: 8",
+    "a budget of a word": "budget: soon",
+    "trials": "trials: 3",
+    "a sampler as method": "sampler: tpe",
+    "a direction": "metric: {name: acc, direction: maximize}",
+    "an unset macro": "command: [python, '${env:X}', t.py]",
+    "a word for a list": "pass_env: HF_HOME",
     "run_cap": "run_cap: many",
     "run_cap 0": "run_cap: 0",
     "command": "command: python t.py",
