@@ -99,7 +99,8 @@ def writing(path: Path) -> Iterator[None]:
     except FileExistsError:
         raise UserError(f"{path} exists; choose another path", code="file-exists") from None
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
+        text = f"{path}: {error.strerror}; name a file in a directory that you can write"
+        raise UserError(text, code="file-unwritable") from None
 
 
 class DataMissing(UserError):

@@ -118,9 +118,11 @@ def read(path: Path) -> Iterator[Header | Row]:
         text = f"{path}: truncated: the file ends before the archive does; copy it again"
         raise ArchiveInvalid(text, code="archive-torn") from None
     except (gzip.BadGzipFile, zlib.error):  # whose text may quote the file
-        raise ArchiveInvalid(f"{path}: not an hpq archive, or damaged") from None
+        text = f"{path}: not an hpq archive, or damaged; `hpq archive SWEEP FILE` writes one"
+        raise ArchiveInvalid(text) from None
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}", code="file-unreadable") from None
+        text = f"{path}: {error.strerror or error}; name a file of `hpq archive SWEEP FILE`"
+        raise UserError(text, code="file-unreadable") from None
 
 
 def _lines(file: gzip.GzipFile) -> Iterator[Header | Row]:

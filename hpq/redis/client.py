@@ -266,8 +266,8 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], Code, str]
         (OutOfMemoryError,),
         OutOfReach,
         "redis-memory",
-        "the server is out of memory; raise its maxmemory, or `hpq archive` and then `hpq rm`"
-        " an old sweep",
+        "the server is out of memory; raise its maxmemory, or free some: `hpq ls --all`, then"
+        " `hpq archive SWEEP FILE` and `hpq rm SWEEP` of an old one",
     ),
     (
         (ReadOnlyError,),
@@ -290,7 +290,7 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], Code, str]
 )
 _REMEDIES = {
     "password": "correct HPQ_REDIS_URL or HPQ_REDIS_PASSWORD_FILE",
-    "away": "start it or correct HPQ_REDIS_URL",
+    "away": "start it or correct HPQ_REDIS_URL (`hpq doctor` checks it)",
 }
 # As the manifests name these; docs/guides/kubernetes.md recreates Secrets.
 _IN_POD = {

@@ -32,6 +32,7 @@ from hpq.errors import HpqError, UserError
 from hpq.interrupts import Interruptible
 from hpq.notice import linked
 from hpq.sanitize import guard_terminals
+from hpq.shell import shell_hint
 from hpq_producer.commands.table import ALIASES, COMMANDS, WHERE
 
 _EXIT_CODES = {
@@ -107,7 +108,12 @@ class Command(TyperCommand):
             end = args.index("--") if "--" in args else len(args)
             short = {"--json": "--output=json", "--csv": "--output=csv"}
             args = [short.get(word, word) for word in args[:end]] + args[end:]
-        given, rest, order = self.make_parser(ctx).parse_args(args=args)
+        try:
+            given, rest, order = self.make_parser(ctx).parse_args(args=args)
+        except Exception as error:
+            if hasattr(error, "ctx"):  # the parser of options does not know the command
+                error.ctx = ctx
+            raise
 
         def place(param: Any) -> tuple[bool, int]:
             """First --help, then as they were written: the first wrong one is the error."""
@@ -136,7 +142,9 @@ class Command(TyperCommand):
         name = param.metavar if is_argument else "/".join(param.opts)
         help_hint = f"`{ctx.command_path} --help` lists the options"
         if param.required and value in (None, (), []):
-            raise UserError(f"missing {name}; {help_hint}")
+            example = (self.epilog or "").partition("hpq ")[2].partition("\n")[0]
+            example = f", e.g. hpq {example}" if example else ""
+            raise UserError(f"missing {name}{example}; {help_hint}")
         read = self.value_types[param.name].read
         try:
             found: Any
@@ -149,6 +157,7 @@ class Command(TyperCommand):
         return found if param.callback is None else param.callback(ctx, param, found)
 
 
+_CLOSE = 0.75  # similarity of a command of another tool; at difflib's 0.6, nope would be nodes
 _METAVARS: dict[Any, str] = {int: "N", float: "SECONDS", Path: "PATH"}
 _JSON = re.compile(r"(^|\s)(--json|(-o|--output)[ =]?json)(\s|$)")
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -180,8 +189,11 @@ class Lazy(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0] if args else ""
         if name not in WHERE and not name.startswith("-"):
-            close = get_close_matches(name, WHERE, n=1)
-            hint = f"did you mean `hpq {close[0]}`?" if close else "`hpq --help` lists the commands"
+            near = get_close_matches(name, (*WHERE, *ALIASES), n=2, cutoff=_CLOSE)
+            close = dict.fromkeys(ALIASES.get(one, one).partition("/")[0] for one in near)
+            close |= dict.fromkeys(get_close_matches(name, WHERE, n=1))
+            meant = " or ".join(f"`hpq {one}`" for one in close)
+            hint = f"did you mean {meant}?" if meant else "`hpq --help` lists the commands"
             if name in ALIASES:
                 hint = "use " + " or ".join(f"`hpq {one}`" for one in ALIASES[name].split("/"))
             raise UserError(f"no command {name!r}; {hint}", code="command-unknown")
@@ -206,6 +218,7 @@ class Lazy(TyperGroup):
             words = [*(word for word in words[1:2] if word != "help"), "--help"]
         options = words[: words.index("--")] if "--" in words else words
         self.as_json = bool(_JSON.search(" ".join(options)))
+        self.words = words
         try:
             code = super().main(*args, **{**more, "args": words, "standalone_mode": False})
         except typer.Abort as abort:
@@ -223,6 +236,7 @@ class Lazy(TyperGroup):
                 raise
             where = getattr(getattr(error, "ctx", None), "command_path", "hpq")
             what = " ".join(error.format_message().split()).rstrip(".")
+            what += _help_of_option(error)
             code = self._say(UserError(f"{what}; `{where} --help` lists the options"))
         sys.exit(code if isinstance(code, int) else int(ExitCode.DONE))
 
@@ -253,7 +267,8 @@ class Lazy(TyperGroup):
             console.discard_stdout()
         if not isinstance(error, HpqError):
             what = " ".join(f"{type(error).__name__}: {error}".split())
-            text = f"internal error: {what}; `hpq --debug …` prints the traceback"
+            again = shell_hint(["hpq", "--debug", *self.words])
+            text = f"internal error: {what}; the traceback: {again}"
             error = HpqError(text, code="internal")
         try:
             for notice in error.notices:
@@ -263,6 +278,15 @@ class Lazy(TyperGroup):
         except OSError:  # of a full disk; the exit code remains
             console.discard_stdout()
         return int(error.exit_code if exit_code is None else exit_code)
+
+
+def _help_of_option(error: Any) -> str:
+    """Return `: --sort NAME  Sort by …` of the option that an error is about; "" without one."""
+    name, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    for param in context.command.params if context else ():
+        if name in param.opts:
+            return f": {name} {param.metavar or ''}  {param.help}".rstrip(".")
+    return ""
 
 
 app = typer.Typer(

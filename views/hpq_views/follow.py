@@ -118,7 +118,7 @@ def wait_until_over(session: Session, sid: str, timeout_s: float | None = None) 
         if deadline is not None and time.monotonic() > deadline:
             counts = status.sweep.counts
             ended = f"{progress(counts)} {plural(counts.progress[1], 'trial')}"
-            text = f"{sid} is not over after {timeout_s:g} s: {ended} ended"
+            text = f"{sid} is not over after {timeout_s:g} s: {ended} ended; hpq watch {sid}"
             late = TimedOut(text)
             break
     return SweepAtEnd(status=status, why=why, late=late)

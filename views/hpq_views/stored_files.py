@@ -99,8 +99,9 @@ def why_no_files(trial: TrialView, in_cluster: bool) -> str:
     if trial.unstored:
         return f"they are {unstored_words(trial)}"
     if trial.gone == "keep":
-        return "the sweep's `keep` rule deleted them; `hpq show SWEEP` prints the rule"
-    lines = "or its worker stored none (no HPQ_STORE, or an error; `hpq logs` prints their folder)"
+        return f"the sweep's `keep` deleted them; `hpq show {trial.id.sweep}` prints the rule"
+    logs = f"`hpq logs {trial.id}` prints their folder"
+    lines = f"or its worker stored none (no HPQ_STORE, or an error; {logs})"
     gives = f"; pods need a store: {POD_STORE}" if in_cluster else ""
     return f"the trial wrote no file to its directory HPQ_OUT, {lines}{gives}"
 

@@ -227,7 +227,11 @@ def _code_folder(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None) -
     if named:
         folder = (cwd if code_dir is not None else file.parent) / Path(named).expanduser()
         if not folder.is_dir():
-            raise UserError(f"code: {folder} is not a directory", code="code-invalid")
+            key = "--code" if code_dir is not None else "code"
+            what = "is no directory" if folder.exists() else "does not exist"
+            starts = spec.keys.program or spec.keys.trainer or "the program"
+            text = f"{key}: {folder} {what}; name the directory of {starts}"
+            raise UserError(text, code="code-invalid")
         _find_folder(spec, [folder])
         return folder
     places = [cwd, file.parent]

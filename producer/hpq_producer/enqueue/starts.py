@@ -19,7 +19,8 @@ from hpq_views.targets import parse_targets
 from hpq_views.text.text import clean
 
 _BEST = re.compile(r"best:([1-9][0-9]{0,3})\Z")
-_KEEP = "with keep: {best: 3}, a sweep file keeps those of the best trials"
+_KEEP = "keep: {best: 3} in a sweep file keeps those of the best trials"
+_OTHER = "name another trial, or leave out --from (start_from)"
 
 
 def read_parents(session: Session, sweep: SweepView, ref: str) -> tuple[TrialView, ...]:
@@ -82,7 +83,8 @@ def _named(session: Session, sweep: SweepView, ref: str) -> Sequence[TrialView]:
 def _check_ended(trial: TrialView) -> None:
     if not trial.state.is_terminal:
         raise UserError(
-            f"{trial.id} is {trial.state}: a trial begins at the checkpoint of one that has ended",
+            f"{trial.id} is {trial.state}: a trial begins at the checkpoint of one that has ended;"
+            f" wait for it: hpq watch {trial.id.sweep}",
             code="trials-running",
         )
 
@@ -91,9 +93,9 @@ def _checkpoint_of(session: Session, trial: TrialView) -> Checkpoint:
     found = trial.checkpoint
     if found is None:
         why = "its result is a copy" if trial.reused else "no checkpoint of it is kept"
-        raise UserError(f"{trial.id}: {why}; {_KEEP}", code="no-checkpoint")
+        raise UserError(f"{trial.id}: {why} ({_KEEP}); {_OTHER}", code="no-checkpoint")
     if not is_own(found, session.settings.prefix, trial.id):
-        text = f"{trial.id} has saved no checkpoint of its own: {clean(found.path)}"
+        text = f"{trial.id} has saved no checkpoint of its own: {clean(found.path)}; {_OTHER}"
         raise UserError(text, code="no-checkpoint")
     return found
 
@@ -117,5 +119,5 @@ def _check_store(session: Session, trial: TrialView, checkpoint: Checkpoint) -> 
             code="store-differs",
         )
     if not names:
-        text = f"{trial.id}: store {files.id} ({where}) has no file of its checkpoint"
+        text = f"{trial.id}: store {files.id} ({where}) has no file of its checkpoint; {_OTHER}"
         raise UserError(text, code="no-checkpoint")

@@ -71,7 +71,8 @@ def test_a_command_of_another_tool_names_the_command_of_hpq(name: str) -> None:
         ("best -n 0", "-n/--top: write 1 or more"),
         ("wait --timeout x", "--timeout: write a number, such as 0.5"),
         ("dashboard --port 99999", "--port: write 65535 or less"),
-        ("enqueue", "missing FILE"),
+        ("enqueue", "missing FILE, e.g. hpq enqueue sweep.yaml"),
+        ("results --sort", "Option '--sort' requires an argument: --sort NAME"),
     ],
 )
 def test_a_flag_with_a_wrong_value_is_named_with_what_to_write(
@@ -79,7 +80,16 @@ def test_a_flag_with_a_wrong_value_is_named_with_what_to_write(
 ) -> None:
     done = hpq(*words.split())
     refused(done, "usage")
-    assert done.stderr.startswith(f"hpq: {what}; ")
+    assert (
+        done.stderr.startswith(f"hpq: {what}") and f"`hpq {words.split()[0]} --help`" in done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("trian", "`hpq run`"), ("rum", "`hpq rm`"), ("enqeue", "`hpq enqueue`")]
+)
+def test_a_misspelled_command_names_the_nearest(hpq: Hpq, word: str, meant: str) -> None:
+    refused(hpq(word), "command-unknown", meant)
 
 
 def test_a_variable_that_is_no_setting_is_warned_of_once(hpq_process: Hpq) -> None:

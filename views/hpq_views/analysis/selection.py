@@ -18,6 +18,7 @@ from hpq.errors import HpqError, NotFound, UserError
 from hpq.search.replicates import set_of
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
+from hpq.yamlfile.problems import nearest
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.output_records import best_values
 from hpq_views.analysis.pareto_front import Front, averaged, front_of, metrics_of
@@ -227,8 +228,13 @@ def _best_matching(
 
 def refuse_unreported(sweep: SweepView, name: str, metrics: Collection[str]) -> NoReturn:
     """Raise a UserError: no trial of a sweep has reported a metric; name those that it has."""
-    text = f"{clean(name)!r} is not a metric of {sweep.id}; its metrics: "
-    raise UserError(text + (first_of([*metrics], len(metrics)) or "none"), code="column-unknown")
+    raise _unknown_metric(sweep, name, metrics)
+
+
+def _unknown_metric(sweep: SweepView, name: str, metrics: Collection[str]) -> UserError:
+    known = first_of([*metrics], len(metrics)) or "none"
+    hint = nearest(name, metrics) or f"; its metrics: {known}"
+    return UserError(f"{clean(name)!r} is not a metric of {sweep.id}{hint}", code="column-unknown")
 
 
 def read_front(
@@ -278,6 +284,7 @@ def no_best(
         return HpqError(text, code="constraints-unmet")
     if where is not None:
         text = f"{ids}: no trial with a result matches {where.test.text}{lacks}"
+        text += f"; hpq results {sweep.id}"
         return NotFound(text, code="no-result")
     why = "; ".join(_why_none(reader, one) for one in sweeps)
     return HpqError(why + lacks, code="no-result")
@@ -287,9 +294,7 @@ def refuse_unknown_metric(sweep: SweepView, name: str | None) -> None:
     """Raise a UserError if a sweep has no metric of this name; None: none was named."""
     names = [metric.name for metric in metrics_of(sweep)]
     if name is not None and name not in names:
-        known = first_of(names, len(names)) or "none"
-        text = f"{clean(name)!r} is not a metric of {sweep.id}; its metrics: {known}"
-        raise UserError(text, code="column-unknown")
+        raise _unknown_metric(sweep, name, names)
 
 
 def refuse_incomparable(sweeps: Sequence[SweepView]) -> None:

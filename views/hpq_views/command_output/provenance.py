@@ -117,7 +117,8 @@ def read_code(reader: StoreReader, sweep: SweepView) -> dict[str, tuple[bytes, i
             why = f"{what} {where}"
             if sweep.launch.is_function:
                 why = "the function runs in the process that calls wandb.agent"
-        raise UserError(f"{sid}: Redis does not have its code: {why}", code="code-not-kept")
+        text = f"{sid}: Redis does not have its code: {why}; hpq show {sid} names its commit"
+        raise UserError(text, code="code-not-kept")
     try:
         return bundle.unpack(data, sweep.launch.code)
     except ValueError as error:
@@ -161,5 +162,6 @@ def write_code(reader: StoreReader, sid: str, folder: Path, settings: Settings |
             shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:
         text = f"{error.filename or folder}: {error.strerror}"
-        raise UserError(text, code="file-unwritable") from None
+        remedy = f"name a directory that you can write: hpq show {sid} --code DIR"
+        raise UserError(f"{text}; {remedy}", code="file-unwritable") from None
     return len(files)

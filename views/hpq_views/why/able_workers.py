@@ -133,13 +133,13 @@ def _explain_refusal(
 ) -> Notice:
     launch, who = sweep.launch, _each(willing)
     if launch.trainer in BUILT_IN:
-        needs = "torch, numpy, pillow and scikit-learn"
-        text = f"{who} lacks trainer {launch.trainer!r}; install {needs} where it runs"
+        needs = "python -m pip install torch numpy pillow scikit-learn"
+        text = f"{who} lacks libraries of trainer {launch.trainer!r}; on its machine: {needs}"
         return Notice("trainer-missing", text)
     what = launch.what or "this code"
     keys = ", ".join(dict.fromkeys(clean(w.key) for w in willing if w.key))
     if keys and sweep.signature and sweep.signer:
-        remedy = "start a worker with that HPQ_CODE_KEY"
+        remedy = "run `hpq invite` on the machine that enqueued it, and `hpq join` on a worker's"
         if server is Server.CLUSTER:
             remedy = (
                 f"enqueue with the workers' key: export HPQ_CODE_KEY=$({kubectl} get secret"
@@ -150,5 +150,8 @@ def _explain_refusal(
             f"{who} may not run {clean(what)}: code key {clean(sweep.signer)} signed it, and the"
             f" workers have {keys}; {remedy}",
         )
-    text = f"{who} may not run {clean(what)}; start a worker with HPQ_CODE_KEY"
+    text = (
+        f"{who} may not run {clean(what)}: it has no code key; run `hpq invite` on the machine that"
+        " enqueued it, and `hpq join` on a worker's"
+    )
     return Notice("code-not-allowed", text)

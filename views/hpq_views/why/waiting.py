@@ -113,7 +113,8 @@ def explain_full_server(memory: ServerMemory | None) -> Notice | None:
     return Notice(
         "redis-memory",
         f"the server is full ({size(memory.used)} of {size(memory.limit)}), so no trial starts;"
-        " raise maxmemory, or run `hpq archive` and then `hpq rm` on old sweeps",
+        " raise maxmemory, or free some: `hpq ls --all`, then `hpq archive SWEEP FILE` and"
+        " `hpq rm SWEEP` of an old one",
     )
 
 
@@ -131,7 +132,9 @@ def why_no_trial_starts(sweep: SweepView, unclaimed: Notice | None) -> Iterator[
     elif unclaimed:
         yield unclaimed
     elif sweep.budget and sweep.budget.is_near:
-        yield Notice("budget-near", f"{sweep.budget.usage}; trials start while they fit")
+        more = f"hpq set {sweep.id} budget.gpu_hours={1.5 * sweep.budget.gpu_hours:.3g}"
+        text = f"{sweep.budget.usage}; trials start while they fit; for more: {more}"
+        yield Notice("budget-near", text)
 
 
 def _how_to_resume(sweep: SweepView) -> str:

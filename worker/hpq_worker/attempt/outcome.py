@@ -114,13 +114,13 @@ def _how_to_report(
             remedy = f"did you mean {near!r}? write it in the sweep file"
         return remedy if end.in_terminal else remedy + _AGAIN
     if sweep.launch.is_function:
-        return f"call wandb.log({{{name!r}: …}}), or trial.report with hpq.agent"
+        return f"call wandb.log({{{name!r}: 0.31}}), or trial.report with hpq.agent"
     if sweep.launch.trainer:
-        return f"call trial.report({{{name!r}: …}}), or return {{{name!r}: …}}"
+        return f"call trial.report({{{name!r}: 0.31}}), or return {{{name!r}: 0.31}}"
     if end.reports:
-        calls = f"wandb.log({{{name!r}: …}}) or hpq.report({{{name!r}: …}})"
+        calls = f"wandb.log({{{name!r}: 0.31}}) or hpq.report({{{name!r}: 0.31}})"
         return f"call {calls}; printed lines do not count after wandb.init() or a report"
-    remedy = f"print a line {name}=0.31, or call hpq.report({{{name!r}: …}})"
+    remedy = f"print a line {name}=0.31, or call hpq.report({{{name!r}: 0.31}})"
     seen = [line.strip() for line in printed_lines(end.tail) if mentions(name, line)]
     if not seen:
         return remedy
@@ -143,7 +143,7 @@ def too_late_words(sweep: RunnableSweep, held: Iterable[Mapping[str, float]]) ->
         return ""
     return (
         f"early termination sees {metric.name} only at its checkpoints and its end, since the"
-        f" program has imported wandb or hpq; call hpq.report({{{metric.name!r}: …}})"
+        f" program has imported wandb or hpq; call hpq.report({{{metric.name!r}: 0.31}})"
     )
 
 

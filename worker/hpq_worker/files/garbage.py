@@ -62,7 +62,9 @@ class FileStoreHandle:
             try:
                 self._files = open_files(self._url)
             except OSError as error:
-                raise OSError(f"HPQ_STORE={redact(self._url)}: {error}") from error
+                why = error.strerror or error
+                remedy = "name a directory that this user can write"
+                raise OSError(f"HPQ_STORE={redact(self._url)}: {why}; {remedy}") from error
         return self._files
 
     @property

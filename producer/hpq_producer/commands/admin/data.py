@@ -66,6 +66,11 @@ def download(name: str, folder: Path) -> None:
     """
     base, files = FILES[name]
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = f"name a directory that you can write: hpq data {name} DIR"
+        raise DataMissing(f"{folder}: {error.strerror}; {remedy}") from None
+    try:
         for place, md5 in files.items():
             _fetch(base + Path(place).name, folder / place, md5)
     except (OSError, HTTPException, ValueError) as error:

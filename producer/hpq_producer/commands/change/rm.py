@@ -66,7 +66,7 @@ def _remove_one(sweep: str | None, keep_files: bool, yes: bool, force: bool) -> 
 
 
 def _remove_readable(sweep: str | None, keep_files: bool, yes: bool, force: bool) -> str:
-    with open_to_end(sweep, "delete", force) as (session, found):
+    with open_to_end(sweep, "rm", force) as (session, found):
         if found.counts.running and not force:
             text = (
                 f"{found.id} has running trials; run `hpq cancel {found.id}` first, or add --force"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -12,7 +12,7 @@ from typer import Argument, Option
 from hpq.access.session import Session, open_session
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState, TrialView
-from hpq.errors import UserError
+from hpq.errors import NotFound, UserError
 from hpq.notice import print_message
 from hpq_producer.actions import steer
 from hpq_producer.commands.common_flags import Other, Output, WhereExpr
@@ -49,16 +49,18 @@ def open_to_end(
     Raises:
         UserError: the sweep must be named.
     """
-    if ref is None and not may_mean_trials and not sys.stdin.isatty():
-        raise _sweep_missing(verb)
     with open_session() as session:
-        if ref is None and not session.is_private and not may_mean_trials:
-            raise _sweep_missing(verb)
+        is_certain = sys.stdin.isatty() and session.is_private
+        if ref is None and not may_mean_trials and not is_certain:
+            raise _sweep_missing(session, verb)
         yield session, owned_sweep(session, ref, force)
 
 
-def _sweep_missing(verb: str) -> UserError:
-    return UserError(f"name the sweep to {verb}; `hpq ls` lists sweeps", code="sweep-missing")
+def _sweep_missing(session: Session, verb: str) -> UserError:
+    text = f"name the sweep: hpq {verb} SWEEP; `hpq ls` lists yours"
+    with suppress(NotFound):
+        text = f"name the sweep; your last one: hpq {verb} {session.find(None)}"
+    return UserError(text, code="sweep-missing")
 
 
 def changed_record(session: Session, sid: str, line: str) -> dict[str, Any]:

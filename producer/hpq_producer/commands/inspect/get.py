@@ -121,5 +121,6 @@ def _copy(session: Session, trial: TrialId, left: Artifacts, name: str, path: Pa
     except UnreadableFile as error:
         raise UserError(f"{where}: {clean(str(error))}", code="file-unreadable") from None
     except OSError as error:
-        text = f"cannot copy {clean(name)} to {path}: {error}"
+        why = error.strerror or error
+        text = f"cannot copy {clean(name)} to {path}: {why}; name another file with --out FILE"
         raise UserError(text, code="file-unwritable") from None

@@ -182,7 +182,9 @@ def _token(file: Path | None) -> str:
             _refuse_exposed(source.fileno(), str(file or "stdin"), f"run `chmod 600 {name}`")
             return source.read().decode("ascii", "replace")
     except OSError as error:
-        raise UserError(f"{file or 'stdin'}: {error.strerror}", code="file-unreadable") from None
+        remedy = "name a file that `hpq invite FILE` wrote, or type `hpq join` and paste the token"
+        text = f"{file or 'stdin'}: {error.strerror}; {remedy}"
+        raise UserError(text, code="file-unreadable") from None
 
 
 def _refuse_exposed(fd: int, name: str, remedy: str) -> None:

@@ -12,6 +12,7 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.notice import print_message, warn
+from hpq.shell import shell_hint
 from hpq_producer.commands.common_flags import Other, Output
 from hpq_producer.commands.make_sweep.set_text import describe_set
 from hpq_producer.enqueue.add import Added, add_sets
@@ -84,11 +85,12 @@ def add(
     """
     given = list(words or ())
     ref = given.pop(0) if given and "=" not in given[0] else None
+    if start is not None and not given:
+        line = shell_hint(["hpq", "add", *([ref] if ref else []), "--from", start])
+        raise UserError(f"--from {start}: write what changes, e.g. {line} epochs=90")
     sources = [bool(given), file is not None, count is not None and file is None]
     if sources.count(True) != 1:
         raise UserError("write NAME=VALUE for each parameter, or --file FILE, or --count N")
-    if start is not None and not given:
-        raise UserError("--from: write what changes, e.g. epochs=90")
     with open_session() as session:
         sweep = owned_sweep(session, ref, force)
         reader = SetReader(session, sweep, may_be_outside=outside, start_from=start)

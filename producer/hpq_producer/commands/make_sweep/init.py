@@ -147,4 +147,5 @@ def _write(path: Path, text: str) -> None:
         ) from None
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
+        text = f"{path}: {error.strerror}; write it elsewhere with --out FILE"
+        raise UserError(text, code="file-unwritable") from None

@@ -73,7 +73,7 @@ class Root:
         is_on_path = "/" not in words[0] if words else False
         if not (is_plain_python(spec.command, keys.program) and is_fixed and is_on_path):
             text = (
-                "command: `hpq mcp` accepts only `python FILE.py …`; remove the key, or ask the"
+                "command: `hpq mcp` accepts only `python FILE.py`; remove the key, or ask the"
                 " user to enqueue the file"
             )
             raise Forbidden(text, code="outside-root")
