@@ -390,6 +390,22 @@ def test_chosen_trials_of_any_sweeps_are_drawn_over_each_other(show) -> None:
     assert shown.messages == again.messages == alone.messages == []
 
 
+def test_an_overlay_has_the_axis_that_its_scripts_define(show) -> None:
+    step, tokens = sweep(sid="second-00000"), sweep({"tokens": lambda n, step: 1000 * step})
+    axes = [replace(t, run_info={"axes": {"val/*": "tokens"}}) for t in tokens.trials]
+    tokens = replace(tokens, trials=axes)
+    drawn = (
+        "(({ x, lines }) => [x.name, lines[0].x.at(-1), lines[0].y.at(-1)])"
+        "(document.querySelector('#overlay-plot').chart.shown)"
+    )
+    for others, at, wanted in (
+        ([], "?trials=first-00000/3", ["tokens", 20_000, pytest.approx(level(3, STEPS), abs=1e-4)]),
+        ([step], "", ["step", 20, pytest.approx(level(3.5, STEPS), abs=1e-4)]),
+    ):
+        shown = show(tokens, *others, at=f"#first-00000{at}")
+        assert shown.page.evaluate(drawn) == wanted and shown.messages == []
+
+
 @pytest.mark.parametrize(("is_over", "order"), [(True, [".winner", "#curves"]),
                                                 (False, ["#curves", ".winner"])])  # fmt: skip
 def test_curves_are_under_the_winner_or_first_while_the_sweep_runs(show, is_over, order) -> None:

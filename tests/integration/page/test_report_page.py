@@ -622,6 +622,8 @@ def test_trials_that_do_not_meet_the_constraints_rank_last_by_one_metric(show: O
     numbers = "[...document.querySelectorAll('#table tbody tr')].map(row => +row.dataset.n)"
     order = [peaks[n] > 24 for n in shown.page.evaluate(numbers)]
     assert any(order) and order == sorted(order) and is_clean(shown)
+    words = f"{order.count(False)} ranked; {order.count(True)} infeasible"
+    assert shown.text("#sorted-n").startswith(words)
 
 
 def test_sweeps_with_one_metric_and_with_two_share_a_page(show: Open) -> None:

@@ -199,7 +199,8 @@ const charts = {
       counted = full.length < order.length ? ` of ${count(full.length)} finished` : '';
     title(
       'sorted',
-      `${count(order.length)} ${what || 'ranked'}` +
+      `${count(d.ranked)} ${what || 'ranked'}` +
+        (order.length > d.ranked ? `; ${count(order.length - d.ranked)} infeasible: gray, last` : '') +
         (out ? `; ${count(out)} not ranked: failed, not ended or without a value` : '') +
         beyond(),
     );

@@ -16,12 +16,15 @@ const overlay = {
     $('#overlay').hidden = !names.length || (S.all.length < 2 && !chosen.length);
     if ($('#overlay').hidden) return;
     fillMenu($('#overlay-metric'), names, name);
+    const x = overlay.axis(sweeps, name);
+    for (const d of sweeps)
+      for (const one of [name, x]) if (d.metrics.includes(one)) load(d, one);
     overlay.charts ??= OVER.map((id) => new LineChart($(`#${id}`)));
     const [curve, best] = overlay.charts,
       hue = (k) => HUES[k % HUES.length],
       found = chosen.length
-        ? chosen.map((one, k) => overlay.trial(one, name, hue(k)))
-        : S.all.map((d, k) => overlay.of(d, name, hue(k))),
+        ? chosen.map((one, k) => overlay.trial(one, name, x, hue(k)))
+        : S.all.map((d, k) => overlay.of(d, name, x, hue(k))),
       isLog = sweeps.some((d) => d.sets.get(name)?.c?.log),
       ranked = chosen.length ? [] : S.all.filter((d) => d.progress[name]?.best.length),
       none = found.filter((one) => !one.all).length;
@@ -41,7 +44,7 @@ const overlay = {
     );
     overlay.show(curve, found.flatMap((one) => one.lines), {
       bands: found.flatMap((one) => one.bands),
-      x: { name: 'step', low: 0 },
+      x: { name: x, low: x === 'step' ? 0 : undefined },
       y: { name, log: isLog },
     });
     best.box.hidden = !ranked.length;
@@ -92,9 +95,17 @@ const overlay = {
     panel.mark();
     address.write();
   },
-  trial({ d, n, text }, name, hue) {
-    if (d.metrics.includes(name)) load(d, name);
-    const curve = d.sets.get(name)?.curve.get(n);
+  // What the scripts of all these sweeps define as the axis of a metric, or the step.
+  axis: (sweeps, name) => {
+    const [first, ...others] = new Set(sweeps.map((d) => d.by[name] ?? 'step'));
+    return others.length ? 'step' : first;
+  },
+  placed({ sets }, name, x, n) {
+    const found = sets.get(name)?.curve.get(n);
+    return found && x !== 'step' ? over(found, sets.get(x)?.curve.get(n)) : found;
+  },
+  trial({ d, n, text }, name, x, hue) {
+    const curve = overlay.placed(d, name, x, n);
     return {
       all: curve ? 1 : 0,
       lines: curve ? [{ ...curve, color: hue, width: 2, name: text }] : [],
@@ -109,17 +120,16 @@ const overlay = {
     };
     chart.draw({ lines, ...more, view: looks.of(chart.box.id), height: 280 });
   },
-  of(d, name, hue) {
+  of(d, name, axis, hue) {
     // the median of a sweep's curves, and the curve of its best trial
-    if (d.metrics.includes(name)) load(d, name);
-    const set = d.sets.get(name),
-      isShown = (n) => ['finished', 'running'].includes(d.states[d.trials.state[d.at_of.get(n)]]),
-      all = [...(set?.curve ?? [])].filter(([n]) => isShown(n)).map(([, one]) => one),
+    const isShown = (n) => ['finished', 'running'].includes(d.states[d.trials.state[d.at_of.get(n)]]),
+      of = (n) => overlay.placed(d, name, axis, n),
+      all = [...(d.sets.get(name)?.curve.keys() ?? [])].filter(isShown).map(of),
       parts = (values) => [0.5, 0.1, 0.9].map((q) => quantile(values, q)),
       rows = spread(all, parts, 1),
       column = (k) => rows.map((row) => row[k]),
       x = column(0),
-      winner = set?.curve.get(d.trials.n[d.order[0]]),
+      winner = of(d.trials.n[d.order[0]]),
       lines = [{ x, y: column(1), color: hue, width: 2.4, name: `${d.id}, median` }];
     if (winner)
       lines.push({
