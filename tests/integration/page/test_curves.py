@@ -22,6 +22,7 @@ for library in ("plotly", "jinja2"):
     pytest.importorskip(library, reason=f"{library} is not installed")
 
 STEPS = 20
+SHOWN = "document.querySelector('[data-panel] .lines').chart.shown"  # of the first panel
 SETS: list[Params] = [{"lr": lr, "depth": depth} for lr in (0.1, 0.2) for depth in (1, 2, 3)]
 
 
@@ -170,6 +171,9 @@ def test_smoothing_is_an_exponential_mean_that_begins_at_the_first_value(show) -
     assert panel.read(1.0)[1]["#3"] == pytest.approx(wanted, abs=1e-4)
     assert panel.read(0.05)[1]["#3"] == pytest.approx(level(3, 1), abs=1e-4)
     assert "pale: as logged" in shown.text("#curves-n")
+    pale = f"{SHOWN}.lines.filter((line) => !line.name).map(({{ y }}) => y.at(-1))"
+    logged = [level(n, STEPS) for n in range(1, 7)]
+    assert sorted(shown.page.evaluate(pale)) == pytest.approx(logged, abs=1e-4)
 
 
 @pytest.mark.parametrize("band", ["range", "sd"])
@@ -187,9 +191,14 @@ def test_a_group_of_trials_is_its_mean_with_a_band(show, band: str) -> None:
         "0.1, mean of 3": pytest.approx(first, abs=1e-4),
         "0.2, mean of 3": pytest.approx(first + 0.3, abs=1e-4),
     }
-    lowest = {"range": level(1, 10), "sd": first - stdev((0.1, 0.2, 0.3))}[band]
+    reach = {"range": 0.1, "sd": stdev((0.1, 0.2, 0.3))}[band]
+    edges = shown.page.evaluate(
+        f"{SHOWN}.bands.map(({{ low, high }}) => [low.at(-1), high.at(-1)])"
+    )
+    ends = [first - reach, first + reach]
+    assert edges[0] == pytest.approx(ends, abs=1e-4) and len(edges) == 2
     words = {"range": "lowest to highest", "sd": "standard deviation"}[band]
-    assert words in shown.text("#curves-n") and lowest > 0
+    assert words in shown.text("#curves-n")
 
 
 def test_replicates_are_a_group_by_default(show) -> None:
