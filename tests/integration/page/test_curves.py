@@ -240,6 +240,11 @@ def test_an_axis_is_switched_to_logarithmic_and_says_so(show) -> None:
     assert button.get_attribute("aria-pressed") == "true", "six decades"
     assert "logarithmic" in plot.get_attribute("aria-label")
     middle = panel.read(0.5)[1]
+    height = (
+        "(({ plot, ranges: { y } }) => plot.valToPos(Math.sqrt(y[0] * y[1]), 'y')"
+        " / plot.over.clientHeight)(document.querySelector('[data-panel] .lines').chart)"
+    )
+    assert shown.page.evaluate(height) == pytest.approx(0.5, abs=0.01)
     button.click()
     assert button.get_attribute("aria-pressed") == "false" and "linear" in hash_of(shown)
     assert "logarithmic" not in plot.get_attribute("aria-label")
