@@ -71,8 +71,14 @@ def main() -> None:
         file.write_text(SEARCH)
         with hpq.runs(str(file)):
             search = hpq.wait_for("digits-search", 1)
+            with hpq.serves() as link:
+                photograph(browser, link, "workers", at="/workers", height=180)
             hpq.print("wait", search)
         photograph(browser, hpq.report(search), "report-120-brush", brush=True, height=900)
+        with hpq.serves() as link:
+            photograph(browser, link, "list", at="/", height=220)
+            photograph(browser, link, "overlay", at=f"/sweep/{grid}+{search}", height=620)
+            photograph(browser, link, "phone", at=f"/sweep/{grid}", width=390, height=844)
         large = made(drawn_sets(10_000), sid="resnet-9c0de", workers=16, spec=RANGES, points=50,
                      failing=0.02, pruned=0.3)  # fmt: skip
         file = Path(home) / "large.html"
@@ -149,6 +155,7 @@ def photograph(
     *,
     at: str = "",
     dark: bool = False,
+    width: int = 1280,
     height: int = 720,
     brush: bool = False,
 ) -> None:
@@ -157,7 +164,7 @@ def photograph(
     `link` is that of a report, or of a dashboard, whose page `at` is shown.
     """
     page = browser.new_page(
-        viewport={"width": 1280, "height": height},
+        viewport={"width": width, "height": height},
         color_scheme="dark" if dark else "light",
         locale="en-US",
         timezone_id="UTC",
