@@ -254,6 +254,7 @@ def test_what_a_full_server_dropped_is_told_wherever_it_is_missed(
     assert is_dropped()
     count = int(redis.hget(keys.counters, "histories_dropped"))
     assert f" {count} trials" in hpq("archive", sid, "s.hpq").stderr
+    assert hpq("report", sid, "--out", "report.html").returncode == 0
     doctor = {one["code"]: one["what"] for one in json.loads(hpq("doctor", "--json").stdout)}
     assert f" {count} trials" in doctor["histories-dropped"]
     control.retry(sid, [trial.number])

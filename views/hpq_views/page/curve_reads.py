@@ -97,6 +97,8 @@ def _runtimes(
     names = {sweep.metric.name} if sweep.metric else set[str]()
     names |= {next(iter(t.metrics)) for t in trials if t.metrics and not names & t.metrics.keys()}
     for curve in read_curves(reader, trials, names):
+        if not curve.times_ms:  # a full server dropped its points
+            continue
         began = min(first[curve.trial] or curve.times_ms[0], curve.times_ms[0])
         since = [(at_ms - began) / 1000 for at_ms in curve.times_ms]
         points = [(0.0, 0.0), *zip(map(float, curve.steps), since, strict=True)]
