@@ -110,14 +110,15 @@ class TrialReader:
         if not numbers:
             return []
         params_key = self._keys.sweep(sid, "params")
+        ids = [TrialId(sweep=sid, number=n) for n in numbers]
 
         def add(pipe: Any) -> None:
             pipe.exists(self._keys.sweep(sid))
             pipe.hget(self._keys.sweep(sid), "metric_order")
             pipe.hmget(params_key, [str(n) for n in numbers])
             pipe.zmscore(self._keys.sweep(sid, "dropped"), [str(n) for n in numbers])
-            for n in numbers:
-                pipe.hgetall(self._keys.trial(TrialId(sweep=sid, number=n)))
+            for trial in ids:
+                pipe.hgetall(self._keys.trial(trial))
 
         exists, order, params, dropped, *rows = yield add
         if not answered(self._keys.sweep(sid), exists):
@@ -127,10 +128,10 @@ class TrialReader:
         places = trial_codec.decode_metric_order(answered(self._keys.sweep(sid), order))
         check = self._check_of(sid)
         trials = list[tuple[Any, TrialView | DecodeError]]()
-        for n, raw, drop, row in zip(numbers, params, dropped, rows, strict=True):
-            trial = TrialId(sweep=sid, number=n)
+        for trial, raw, drop, row in zip(ids, params, dropped, rows, strict=True):
+            where = f"{params_key} field {trial.number}"
             try:
-                trials.append((row, self._decode(trial, raw, drop, row, check, places)))
+                trials.append((row, self._decode(trial, where, raw, drop, row, check, places)))
             except DecodeError as error:
                 trials.append((row, error))
         return trials
@@ -138,6 +139,7 @@ class TrialReader:
     def _decode(
         self,
         trial: TrialId,
+        where: str,
         raw: bytes | None,
         drop: float | None,
         row: Any,
@@ -147,7 +149,6 @@ class TrialReader:
         passes = check(trial.number, raw) if raw is not None and check is not None else None
         is_altered = passes is False
         is_signed = passes is True and not row_codec.is_unsigned(trial.number, raw)
-        where = f"{self._keys.sweep(trial.sweep, 'params')} field {trial.number}"
         values = ParameterSet() if is_altered else row_codec.decode_params(where, raw)
         key = self._keys.trial(trial)
         fields = answered(key, row)

@@ -203,6 +203,7 @@ _GROUPS = tuple(
     " replicate setting phase attempt worker host started ended duration_s total_s gpu rss_gb cpu"
     " restarted reused start pruning checkpoint failure".split()
 )
+_IN_ROW = frozenset(_GROUPS)
 _NO_FAILURE = {"kind": None, "message": None}
 
 
@@ -212,7 +213,7 @@ def flat_record(trial: TrialView, sweep: SweepView) -> dict[str, Json]:
     Without files, of which each would be a column.
     """
     record = trial_record(trial, sweep)
-    rows = {name: value for name, value in record.items() if name in _GROUPS and value != {}}
+    rows = {name: value for name, value in record.items() if name in _IN_ROW and value != {}}
     rows["failure"] = record["failure"] or _NO_FAILURE
     rows |= trial.usage
     of_run = {"name": trial.run_name, "group": trial.run_group, "tags": list(trial.run_tags)}

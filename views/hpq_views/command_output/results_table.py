@@ -97,9 +97,11 @@ def write_trials(sweeps: Sequence[SweepView], trials: Iterable[TrialView]) -> No
         for trial in trials:
             row = flat_record(trial, by_id[trial.id.sweep])
             names |= dict.fromkeys(row)
-            kept.write(json.dumps(row) + "\n")
+            kept.write(json.dumps([row.get(name) for name in names]) + "\n")
         kept.seek(0)
-        write_csv(sys.stdout, column_order(names), map(json.loads, kept))
+        # The first rows lack the last names.
+        rows = (dict(zip(names, json.loads(line), strict=False)) for line in kept)
+        write_csv(sys.stdout, column_order(names), rows)
 
 
 def codes_apart(sweeps: Sequence[SweepView]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from hpq.domain.trial import Json
 from hpq_views.text.text import clean_block
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # a spreadsheet runs a text that begins with one
+_NUMBERS = (bool, int, float)  # a union in the call itself would be made anew for each cell
 
 
 class Format(StrEnum):
@@ -85,7 +86,7 @@ def _cells(record: Mapping[str, Any], below: str = "") -> Iterator[tuple[str, An
 
 def cell(param: Json) -> Any:
     """Return a value as a cell: numbers and booleans unchanged, text guarded, the rest as JSON."""
-    if param is None or isinstance(param, bool | int | float):
+    if param is None or isinstance(param, _NUMBERS):
         return param
     return guard_formula(param if isinstance(param, str) else json.dumps(param, ensure_ascii=False))
 

@@ -40,11 +40,15 @@ _ASCII = str.maketrans(
 
 def clean(text: str) -> str:
     """Return the text on one line, without escape sequences or control characters."""
+    if text.isprintable():  # nearly all texts: no search for what is not there
+        return text
     return CONTROL.sub(" ", _ESCAPE.sub("", text))
 
 
 def clean_block(text: str) -> str:
     """Clean as `clean`, but keep lines and tabs; a carriage return begins a line."""
+    if text.isprintable():
+        return text
     text = _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL_BUT_LINES.sub("", text)
 
