@@ -1,4 +1,4 @@
-"""What a supervisor sees of its child processes."""
+"""What a process of a worker sees of its child processes, and how it ends them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+
+import pytest
 
 from hpq_worker.process.process_tree import is_stopped
 
@@ -22,3 +24,29 @@ def test_only_a_child_that_was_stopped_is_stopped() -> None:
         assert not is_stopped(child.pid)
         child.wait()
         assert not is_stopped(child.pid)
+
+
+def _run(code: str) -> None:
+    """Run code in a process of its own, since it ends all of that process's children."""
+    head = "import os, subprocess\nfrom hpq_worker.process import process_tree\n"
+    subprocess.run([sys.executable, "-P", "-c", head + code], check=True, timeout=60)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="waitid")
+def test_a_process_without_children_looks_at_no_other_process() -> None:
+    """A program that has ended alone: hundreds of files in /proc would be read between trials."""
+    _run("process_tree.children = None\nprocess_tree.kill_descendants()")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a subreaper")
+def test_an_orphan_in_a_session_of_its_own_is_killed_and_reaped() -> None:
+    _run(
+        "process_tree.adopt_orphans()\n"
+        "command = ['sh', '-c', 'setsid sleep 60 >/dev/null & echo $!']\n"
+        "orphan = int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)\n"
+        "os.kill(orphan, 0)\n"
+        "process_tree.kill_descendants()\n"
+        "try:\n    os.kill(orphan, 0)\n"
+        "except ProcessLookupError:\n    pass\n"
+        "else:\n    raise SystemExit('it lives')"
+    )

@@ -90,13 +90,27 @@ def kill_orphans(keep: Collection[int]) -> None:
 def kill_descendants() -> None:
     """Kill and reap all descendants except SPARED, also those that fork meanwhile."""
     end = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < end:
+    while _has_child() and time.monotonic() < end:
         left = [pid for pid in descendants(os.getpid()) if pid not in SPARED]
         _kill(left)
         _reap()
         if not left:
             return
         time.sleep(0.002)  # a killed process needs a moment to die
+
+
+def _has_child() -> bool:
+    """Return False if this process has no child, thus no descendant.
+
+    One call, where `descendants` reads a file of each process of the machine.
+    """
+    if not hasattr(os, "waitid"):
+        return True
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _kill(pids: Collection[int]) -> None:
