@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import yaml
-
 import hpq
 from hpq import process_start as hpq_process
 from hpq.domain.sweep import RunnableSweep, Wandb
@@ -153,6 +151,8 @@ def _for_wandb(sweep: RunnableSweep, claim: Claim, paths: AttemptPaths) -> dict[
     if sweep.launch.wandb is None:
         return {}
     values = {name: {"value": value} for name, value in claim.params.items()}
+    import yaml  # noqa: PLC0415  it takes 1 MB of each worker
+
     file = paths.work / "wandb-params.yaml"
     file.write_text(yaml.safe_dump({"wandb_version": 1, **values}, sort_keys=False), "utf-8")
     return {"WANDB_SWEEP_PARAM_PATH": str(file)}

@@ -7,7 +7,6 @@ twice.
 
 from __future__ import annotations
 
-import html
 import json
 import logging
 import math
@@ -193,7 +192,7 @@ def _notice(sweep: SweepView, event: str, best: float | None, why: str) -> dict[
     reason = visible(why)[:_REASON]
     text = ", ".join(parts) + (f": {reason}" if reason else "")
     return {
-        "text": html.escape(text, quote=False),  # Slack reads <…> as links and mentions
+        "text": _for_slack(text),
         "event": event,
         "sweep": sweep.id,
         "owner": sweep.owner,
@@ -206,11 +205,16 @@ def _notice(sweep: SweepView, event: str, best: float | None, why: str) -> dict[
     }
 
 
+def _for_slack(text: str) -> str:
+    """Return a text without links and mentions, which Slack reads in <…>."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
 def _alert(sweep: RunnableSweep, trial: TrialId, said: str) -> dict[str, Any]:
     """Return the body of an alert of a trial's script."""
     reason = visible(said)[:_REASON]
     return {
-        "text": html.escape(f"hpq: {trial} alerts: {reason}", quote=False),
+        "text": _for_slack(f"hpq: {trial} alerts: {reason}"),
         "event": "alert",
         "sweep": sweep.id,
         "owner": sweep.owner,
