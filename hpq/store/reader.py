@@ -6,7 +6,8 @@ Viewers may hold read-only credentials, so no reader runs a script or writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import Redis
 from redis.exceptions import ResponseError
@@ -17,7 +18,6 @@ from hpq.domain.trial import TrialId
 from hpq.domain.usage import UsageCurves
 from hpq.redis.damage import answered
 from hpq.redis.round_trips import Question, ask, together
-from hpq.store.audit_reader import AuditReader
 from hpq.store.events import EventReader
 from hpq.store.keys import Keys
 from hpq.store.ranking_reader import RankingReader
@@ -28,6 +28,9 @@ from hpq.store.wire.row import CheckOf
 from hpq.store.wire.sweep import decode_durations
 from hpq.store.wire.trial import decode_usage_curves
 from hpq.store.worker_reader import OwnerReader, WorkerReader, clock_ms, memory_question, server_ms
+
+if TYPE_CHECKING:
+    from hpq.store.audit_reader import AuditReader
 
 _USAGES_PER_ROUND_TRIP = 200
 T = TypeVar("T")
@@ -56,13 +59,20 @@ class StoreReader:
     ) -> None:
         self._redis = redis
         self._keys = keys
+        self._check_of = check_of
         self.sweeps = sweeps or SweepReader(redis, keys)
         self.trials = TrialReader(redis, keys, check_of)
         self.ranking = RankingReader(redis, keys, self.trials)
         self.workers = WorkerReader(redis, keys, lease_ms)
         self.events = EventReader(redis, keys)
         self.owners = OwnerReader(redis, keys)
-        self.audit = AuditReader(redis, keys, check_of)
+
+    @cached_property
+    def audit(self) -> AuditReader:
+        """What the store holds key by key."""
+        from hpq.store.audit_reader import AuditReader  # noqa: PLC0415  few commands need it
+
+        return AuditReader(self._redis, self._keys, self._check_of)
 
     def now_ms(self) -> int:
         """Return the time by the server's clock, in milliseconds."""

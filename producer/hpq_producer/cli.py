@@ -314,16 +314,13 @@ def root(
 
 def main() -> None:
     """Run the command line."""
-    # What imports create stays to the end. Searches of it for garbage, 100 on the way and three as
-    # Python exits, took a third of the CPU time of `hpq ls`.
-    gc.set_threshold(100_000)
     hpq_process.open_streams()
     hpq_process.overwrite()  # training code of this machine may run beside any command
     guard_terminals()
     try:
         app(prog_name="hpq")
     finally:
-        gc.freeze()
+        gc.freeze()  # what is left ends with the process
 
 
 _EXPECTED: dict[Any, str] = {int: "a whole number, such as 3", float: "a number, such as 0.5"}

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from hpq.domain.attempt import REASON_WORDS, Reason
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
 from hpq.domain.status import DurationStats
@@ -207,6 +206,9 @@ def _decode_unkept(text: str) -> Notice:
 
 def _decode_returned(text: str) -> Returned:
     """Decode which trial returns again and again: `7 5 stopping`, the trial, how often and why."""
+    # Here, since few sweeps need it: its classes take 5 ms of each command.
+    from hpq.domain.attempt import REASON_WORDS, Reason  # noqa: PLC0415
+
     trial, times, reason = text.split(" ", 2)
     number, why = count(trial), REASON_WORDS[Reason(reason)]
     words = f"#{number} returned to the queue {count(times)} times; the last time {why}"

@@ -15,6 +15,7 @@ from tests.support.sweep_files import SHIPPED, whole
 from tests.support.sweep_schema import accepts
 
 COMMAND = "import hpq_producer.cli, sys; sys.argv[1:] = {}; hpq_producer.cli.main()"
+MOST_MODULES = {"ls": 98, "show": 115, "summary": 119}  # of hpq, that a command imports
 MODEL = "hpq.yamlfile.strict_model"  # what imports pydantic: a test of layers
 
 
@@ -59,13 +60,24 @@ def test_a_command_without_a_sweep_file_does_not_import_the_model(
     assert not found & {"pydantic", "hpq.search.space", MODEL}
 
 
-@pytest.mark.parametrize("command", ["ls", "show", "summary"])
+@pytest.mark.parametrize("command", MOST_MODULES)
 def test_a_command_that_shows_a_sweep_imports_only_what_it_shows(
     tmp_path: Path, command: str
 ) -> None:
     found = modules_after(COMMAND.format([command]), tmp_path)
     assert not found & {"rq", "yaml", "sklearn", "hpq.store.sweep_writer", "hpq.kubernetes.pods"}
     assert ("hpq_views.analysis.importance" in found) == (command == "summary")
+    assert "hpq.store.audit_reader" not in found
+    assert ("hpq.domain.attempt" in found) == (command == "show")
+    own = [name for name in found if name.startswith("hpq")]
+    assert len(own) <= MOST_MODULES[command], sorted(own)  # nearly all the time of `ls`
+
+
+def test_an_idle_worker_holds_no_library_that_few_trials_need(tmp_path: Path) -> None:
+    """yaml writes a file of W&B's own package; html takes half a megabyte for its entities."""
+    found = modules_after("import hpq_worker.consumer.__main__", tmp_path)
+    assert "hpq_worker.consumer.__main__" in found
+    assert not found & {"yaml", "html", "numpy", "optuna", "rich", "typer"}
 
 
 def test_a_writer_imports_rq_only_to_mint_a_ticket(tmp_path: Path) -> None:
