@@ -27,7 +27,7 @@ from hpq_worker.trainers import device
 from hpq_worker.trainers.dataset_formats import Array, Arrays, decode
 from hpq_worker.trainers.step import Batch
 
-VERSION = 3  # of what decoding makes of the same files
+VERSION = 2  # of what decoding makes of the same files
 _DIGITS = "sklearn/datasets/data/digits.csv.gz"  # a line an image: 64 pixels and the label
 Prepare = Callable[[torch.Tensor], torch.Tensor]
 TEST_BATCH = {"cpu": 500, "cuda": 2_000}  # images; the figures hardly depend on it
