@@ -48,3 +48,13 @@ def test_a_cache_entry_that_is_no_data_is_made_again(
 def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way of a directory")
     assert total(mnist(tmp_path / "raw"), tmp_path / "file" / "cache")
+
+
+def test_a_cache_entry_that_cannot_be_replaced_leaves_no_draft(tmp_path: Path) -> None:
+    folder, cache = mnist(tmp_path / "raw"), tmp_path / "cache"
+    total(folder, cache)
+    (entry,) = cache.iterdir()
+    entry.unlink()
+    entry.mkdir()
+    assert total(folder, cache)
+    assert [*cache.iterdir()] == [entry]
