@@ -25,7 +25,7 @@ class Plan:
     dtype: torch.dtype = torch.float32
     autocast: torch.dtype | None = None  # what torch.autocast computes in; None: no autocast
     graph: bool = False  # the training step is captured as a CUDA graph
-    compile: bool = False  # the network goes through torch.compile
+    compile: bool = False  # use torch.compile; only the plan of benchmarks/gpu.py sets it
     channels: int = 3  # images of cifar10 are padded with channels of zeros to this number
 
 
