@@ -207,7 +207,8 @@ class SweepReader:
         if len(matches) == 1:
             return matches[0]
         if not matches:
-            text = f"no sweep begins with {ref!r}; `hpq ls --all` lists all sweeps"
+            trial = f" (trial {ref} is SWEEP/{ref})" if ref.isdecimal() else ""
+            text = f"no sweep begins with {ref!r}{trial}; `hpq ls --all` lists all sweeps"
             raise NotFound(text, code="sweep-not-found")
         first = ", ".join(matches[:5])
         text = f"{ref!r} matches {len(matches)} sweeps: {first}; type more of its characters"

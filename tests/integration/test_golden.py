@@ -35,7 +35,7 @@ REFUSED = (
     "plan sweep.yaml --set run_cap=0", "pause nope",
     "redis-acl --server-version x", "results --sort nope --where 'state == queued'",
     "results nope", "resume nope",
-    "add --from 7", "archive --restore nope.hpq", "best demo-00000 --by acccc", "cancel",
+    "add --from 7", "archive --restore nope.hpq", "best demo-00000 --by acccc", "best 99", "cancel",
     "data imagenet", "data cifar10 train.py/x", "enqueue sweep.yaml --code nope",
     "enqueue sweep.yml", "init sweep.yaml", "join nope", "ls --where 'state == runing'",
     "plan", "results --sort", "results -n 3", "rm", "run nope", "stop", "try",

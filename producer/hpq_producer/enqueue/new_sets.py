@@ -84,7 +84,7 @@ class SetReader:
             check_text(value, text)
             values[name] = yaml_reader.parse(value or "''", text).data
             flags[(name,)] = text
-        return self._checked([values], SourceMap(file="hpq add", flags=flags), is_one=True)
+        return self._checked([values], SourceMap(file="add", flags=flags), is_one=True)
 
     def mappings(self, sets: Sequence[Params]) -> NewSets:
         """Read sets of Python.

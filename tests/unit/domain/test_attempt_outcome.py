@@ -190,6 +190,21 @@ def test_a_result_has_a_value_of_each_metric_and_meets_constraints(
         assert outcome.failure is not None and repr(lacking[0]) in outcome.failure.message
 
 
+def test_a_trial_that_reported_another_metric_is_told_where_its_name_is_written() -> None:
+    sweep = SweepView(
+        id="s-00000", name="s", digest="", launch=Launch(program="train.py"), metric=METRIC
+    )
+    told = {}
+    for names in ((), ("accuracy",)):
+        got = ReportBuffer(METRIC)
+        got.report(dict.fromkeys(names, 0.5), None)
+        outcome = outcome_of(AttemptEnd(), sweep, got)
+        assert outcome is not None and outcome.failure is not None
+        told[names] = outcome.failure.message
+    assert "metric.name" in told["accuracy",] and "hpq run FILE --reuse" in told["accuracy",]
+    assert "metric.name" not in told[()]
+
+
 @pytest.mark.parametrize(
     ("own", "kind"),
     [({}, "unreported"), ({"acc": 0.5}, "unreported"), ({"val_loss": math.nan}, "diverged"),

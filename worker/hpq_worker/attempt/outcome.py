@@ -121,6 +121,9 @@ def _how_to_report(
         calls = f"wandb.log({{{name!r}: 0.31}}) or hpq.report({{{name!r}: 0.31}})"
         return f"call {calls}; printed lines do not count after wandb.init() or a report"
     remedy = f"print a line {name}=0.31, or call hpq.report({{{name!r}: 0.31}})"
+    if reported and not (sweep.objectives or sweep.constraints):
+        remedy += "; if one that it reported is meant, write it as metric.name in the sweep file"
+        remedy += "" if end.in_terminal else _AGAIN
     seen = [line.strip() for line in printed_lines(end.tail) if mentions(name, line)]
     if not seen:
         return remedy
