@@ -27,6 +27,7 @@ from hpq.sanitize import CONTROL
 from hpq.shell import shell_line
 from hpq_producer.commands.inspect.best import to_args
 from hpq_views.analysis.output_records import column_order, flat_record, trial_record
+from hpq_views.command_output.results_table import write_trials
 from hpq_views.text.output import guard_formula, write_csv
 from hpq_views.text.text import clean
 from hpq_views.text.yaml_text import to_yaml
@@ -49,6 +50,23 @@ def test_text_that_a_spreadsheet_would_run_is_guarded(text: str) -> None:
     """B6: formulas in a CSV."""
     assert guard_formula(text).startswith("'")
     assert _csv(trial_view(params={"opt": text}))["param.opt"].startswith("'")
+
+
+def test_a_column_that_only_later_trials_have_is_empty_in_the_first_rows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    trials = [
+        trial_view(params={"a": 1}),
+        trial_view(params={"a": 2, "b": "x"}, metrics={"acc": 0.5}),
+        trial_view(params={"b": 3}),
+    ]
+    write_trials([sweep_view()], trials)
+    rows = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert [(row["param.a"], row["param.b"], row["last.acc"]) for row in rows] == [
+        ("1", "", ""),
+        ("2", "x", "0.5"),
+        ("", "3", ""),
+    ]
 
 
 def test_numbers_stay_numbers() -> None:
