@@ -37,6 +37,11 @@ class Standings:
     unreported: Sequence[str] = ()  # metrics of constraints that no finished trial reported
 
     @property
+    def members(self) -> frozenset[int]:
+        """The numbers of the trials on the front; none if the sweep has one metric."""
+        return self.front.numbers if self.front else frozenset()
+
+    @property
     def missing(self) -> Sequence[str]:
         """The metrics, also of constraints, that no finished trial reported."""
         return self.front.missing if self.front else self.unreported
@@ -59,7 +64,7 @@ class Standings:
             setting=set_of(self.sweep, number),
             rank=self._ranks.get(first, 0),
             of=len(self.order),
-            is_front=None if self.front is None else number in self.front.numbers,
+            is_front=None if self.front is None else number in self.members,
         )
 
     def placed(self, trial: TrialView) -> TrialView:
@@ -121,38 +126,54 @@ def result_of(trial: TrialView) -> float | None:
     return trial.objective
 
 
+def feasible_result(sweep: SweepView, trial: TrialView) -> float | None:
+    """Return the result that ranks a trial; None also if it does not meet the constraints."""
+    return result_of(trial) if sweep.is_feasible(trial.metrics) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Results by the number of their trial; those that do not meet the constraints apart."""
+
+    sweep: SweepView
+    feasible: dict[int, float] = field(default_factory=dict)
+    infeasible: dict[int, float] = field(default_factory=dict)
+
+    def add(self, trial: TrialView, result: float | None) -> None:
+        """Add a result of a trial; None: it has none."""
+        if result is None:
+            return
+        found = self.feasible if self.sweep.is_feasible(trial.metrics) else self.infeasible
+        found[trial.id.number] = result
+
+    def ranked(self) -> Standings:
+        """Rank the results; settings with equal means by number."""
+        groups = _grouped(self.sweep, self.feasible)
+        others = _grouped(self.sweep, self.infeasible)
+        rest = {first: group for first, group in others.items() if first not in groups}
+        sign = _sign_of(self.sweep)
+        order = sorted(groups, key=lambda first: (sign * groups[first].mean, first))
+        return Standings(sweep=self.sweep, order=order, infeasible=[*rest], groups=groups | rest)
+
+
 def standings_of(
     sweep: SweepView, trials: Iterable[TrialView], others: Mapping[int, float] | None = None
 ) -> Standings:
     """Rank trials; `others` are feasible results of trials that are not among them."""
     if sweep.objectives:
         return Standings(sweep=sweep, order=(), front=front_of(sweep, trials))
-    feasible = dict(others or {})
-    infeasible = dict[int, float]()
+    results = Results(sweep=sweep, feasible=dict(others or {}))
     reported = None
     for trial in trials:
         if trial.state is TrialState.FINISHED and sweep.constraints:
             reported = {*(reported or ()), *trial.metrics}
-        feasible.pop(trial.id.number, None)
-        value = result_of(trial)
-        if value is not None:
-            (feasible if sweep.is_feasible(trial.metrics) else infeasible)[trial.id.number] = value
-    found = ranked(sweep, feasible, infeasible)
+        results.feasible.pop(trial.id.number, None)
+        results.add(trial, result_of(trial))
+    found = results.ranked()
     if reported is None:
         return found
     names = (name for name in sweep.further_metrics if name not in reported)
     return replace(found, unreported=tuple(names))
-
-
-def ranked(
-    sweep: SweepView, feasible: Mapping[int, float], infeasible: Mapping[int, float]
-) -> Standings:
-    """Rank results by the number of their trial; settings with equal means by number."""
-    groups = _grouped(sweep, feasible)
-    rest = {first: g for first, g in _grouped(sweep, infeasible).items() if first not in groups}
-    sign = _sign_of(sweep)
-    order = sorted(groups, key=lambda first: (sign * groups[first].mean, first))
-    return Standings(sweep=sweep, order=order, infeasible=[*rest], groups=groups | rest)
 
 
 def _grouped(sweep: SweepView, results: Mapping[int, float]) -> dict[int, ReplicateGroup]:

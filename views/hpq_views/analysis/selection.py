@@ -22,7 +22,7 @@ from hpq.yamlfile.problems import nearest
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.output_records import best_values
 from hpq_views.analysis.pareto_front import Front, averaged, front_of, metrics_of
-from hpq_views.analysis.rank_results import Standings, once, ranked, read_standings, result_of
+from hpq_views.analysis.rank_results import Results, Standings, once, read_standings, result_of
 from hpq_views.text.text import clean, first_of
 
 _CHUNK = 500
@@ -197,18 +197,14 @@ def _best_matching(
     Raises:
         UserError: no trial reported `by`.
     """
-    feasible = dict[int, float]()
-    infeasible = dict[int, float]()
+    results = Results(sweep=sweep)
     chosen = set[int]()
     metrics = dict[str, float]()
 
     def noted() -> Iterator[TrialView]:
         for trial in reader.trials.begun(sweep.id):
             metrics.update(trial.metrics)
-            value = result_of(_measured(trial, by))
-            if value is not None:
-                of = feasible if sweep.is_feasible(trial.metrics) else infeasible
-                of[trial.id.number] = value
+            results.add(trial, result_of(_measured(trial, by)))
             yield trial
 
     trials: Iterable[TrialView] = noted()
@@ -219,8 +215,8 @@ def _best_matching(
         chosen.add(trial.id.number)
     if by and by not in metrics:
         refuse_unreported(sweep, by, metrics)
-    every = ranked(sweep, feasible, infeasible)
-    best = ranked(sweep, {number: v for number, v in feasible.items() if number in chosen}, {})
+    picked = {number: value for number, value in results.feasible.items() if number in chosen}
+    every, best = results.ranked(), Results(sweep=sweep, feasible=picked).ranked()
     first = reader.trials.get_many(sweep.id, best.order[:n])
     found = best.best({t.id.number: _measured(t, by) for t in first}, n)
     return [every.placed(trial) for trial in found]

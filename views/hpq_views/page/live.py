@@ -143,8 +143,8 @@ class LiveSweep(Polled):
         if numbers or is_other or self.data.known is not old.known:
             self._changed_ms = self.data.status.at_ms
             self._changed.update(dict.fromkeys(numbers, self._changed_ms))
-            fronts = [set(one.front.numbers if one.front else ()) for one in (old, self.data)]
-            self._moved.update(dict.fromkeys(fronts[0] ^ fronts[1], self._changed_ms))
+            moved = old.standings.members ^ self.data.standings.members
+            self._moved.update(dict.fromkeys(moved, self._changed_ms))
             rivals = self.data.rivals.items() ^ old.rivals.items()  # also of trials that stay
             self._changed.update(dict.fromkeys(dict(rivals), self._changed_ms))
         began = not any(t.params for t in old.trials) and any(t.params for t in self.data.trials)

@@ -15,8 +15,8 @@ from hpq.domain.trial import Json, TrialState, TrialView
 from hpq.search.replicates import first_of_set
 from hpq_views.analysis.importance import Importance
 from hpq_views.analysis.output_records import finite
-from hpq_views.analysis.pareto_front import Front, front_of, metrics_of, rivals
-from hpq_views.analysis.rank_results import Standings, progress_of, ranked, standings_of
+from hpq_views.analysis.pareto_front import Front, metrics_of, rivals
+from hpq_views.analysis.rank_results import Results, Standings, progress_of, standings_of
 from hpq_views.analysis.selection import drawn_trials
 from hpq_views.analysis.space import are_numbers, is_log_axis, space_of
 from hpq_views.analysis.summary import SweepSummary, summaries_of
@@ -48,7 +48,7 @@ class SweepData:
 
     unshown: Mapping[int, float] = field(default_factory=dict)  # results of trials beyond the page
     of_all: SweepSummary | None = None  # of more trials than the page shows, as of its opening
-    front_of_all: Front | None = None  # likewise
+    standings_of_all: Standings | None = None  # likewise, of several metrics
 
     more: Mapping[str, Mapping[int, Curve]] = field(default_factory=dict)  # of other metrics
     readings: frozenset[str] = frozenset()  # of running trials, while none with any has ended
@@ -97,19 +97,15 @@ class SweepData:
         """What summaries compute of all trials."""
         return self.of_all or SweepSummary(self.sweep, self.cache).add(self.trials)
 
-    @cached_property
+    @property
     def front(self) -> Front | None:
         """The front of a sweep with several metrics."""
-        if not self.sweep.objectives:
-            return None
-        return self.front_of_all or front_of(self.sweep, self.trials)
+        return self.standings.front
 
     @cached_property
     def standings(self) -> Standings:
         """Where every trial stands."""
-        if self.sweep.objectives:
-            return Standings(sweep=self.sweep, order=(), front=self.front)
-        return standings_of(self.sweep, self.trials, self.unshown)
+        return self.standings_of_all or standings_of(self.sweep, self.trials, self.unshown)
 
     @cached_property
     def by_metric(self) -> Mapping[str, Standings]:
@@ -241,15 +237,11 @@ def _moves(whole: Mapping[str, Any], moved: Sequence[int]) -> dict[str, Any]:
 
 def _by_metric(data: SweepData, metric: Metric) -> Standings:
     """Rank by one of several metrics: the front first."""
-    feasible = dict[int, float]()
-    infeasible = dict[int, float]()
+    results = Results(sweep=replace(data.sweep, metric=metric))
     for trial in data.trials:
-        value = finite(trial.metrics.get(metric.name))
-        if value is not None and trial.state.is_complete:
-            of = feasible if data.sweep.is_feasible(trial.metrics) else infeasible
-            of[trial.id.number] = value
-    found = ranked(replace(data.sweep, metric=metric), feasible, infeasible)
-    members = data.front.numbers if data.front else ()
+        if trial.state.is_complete:
+            results.add(trial, finite(trial.metrics.get(metric.name)))
+    found, members = results.ranked(), data.standings.members
     return replace(found, order=sorted(found.order, key=lambda first: first not in members))
 
 

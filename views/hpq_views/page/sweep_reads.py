@@ -10,8 +10,7 @@ from hpq.search.replicates import first_of_set
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.importance import Importance
-from hpq_views.analysis.rank_results import result_of
-from hpq_views.analysis.selection import read_front
+from hpq_views.analysis.rank_results import feasible_result, read_standings
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.analysis.winner_evidence import MOST_JUDGED, judge_winner
 from hpq_views.page.curve_reads import read_first, readings_of
@@ -96,7 +95,7 @@ def _read(
     """Read a sweep; with an earlier moment of it and the events since, what changed or runs."""
     status = reader.status(sid, _RUNNING, top=2, recent=3)
     of_all = before.of_all if before else None
-    front = before.front_of_all if before else None
+    standings = before.standings_of_all if before else None
     unshown = dict(before.unshown) if before else {}
     if before is not None:
         # An event during this read is read next: its trial may not be among these.
@@ -118,12 +117,11 @@ def _read(
             if trial.id.number in shown:
                 fresh.append(trial)
                 continue
-            result = result_of(trial)
-            if result is not None and status.sweep.is_feasible(trial.metrics):
+            if (result := feasible_result(status.sweep, trial)) is not None:
                 unshown[trial.id.number] = result
         if status.sweep.objectives:
-            front = read_front(reader, [status.sweep])
-            fresh += reader.trials.get_many(sid, sorted(front.numbers - shown))
+            standings = read_standings(reader, status.sweep)
+            fresh += reader.trials.get_many(sid, sorted(standings.members - shown))
     old = before.trials if before else ()
     # The first trial of a setting stands for it, also while it waits behind its replicates.
     firsts = {first_of_set(status.sweep, trial.id.number) for trial in fresh}
@@ -151,7 +149,7 @@ def _read(
         known=known,
         cache=settings.cache,
         of_all=of_all,
-        front_of_all=front,
+        standings_of_all=standings,
         points=points,
         longest=longest,
         was_log=None

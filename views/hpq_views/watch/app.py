@@ -25,7 +25,7 @@ from hpq.search.replicates import first_of_set
 from hpq.store.reader import StoreReader
 from hpq_views.analysis.filter import Filter
 from hpq_views.analysis.pareto_front import Front
-from hpq_views.analysis.rank_results import read_standings, result_of
+from hpq_views.analysis.rank_results import feasible_result, read_standings
 from hpq_views.analysis.selection import Selection
 from hpq_views.analysis.summary import SweepSummary
 from hpq_views.command_output.summary_page import importance_lines
@@ -100,7 +100,7 @@ def matching(reader: StoreReader, sweep: SweepView, search: Search) -> list[int]
     picked = set[int]()
     for trial in Selection(reader=reader, sweep=sweep, where=where).trials():
         number = trial.id.number
-        is_ranked = result_of(trial) is not None and sweep.is_feasible(trial.metrics)
+        is_ranked = feasible_result(sweep, trial) is not None
         picked.add(first_of_set(sweep, number) if search.order == "best" and is_ranked else number)
     ordered = reader.ranking.page(sweep, search.order, 0, sweep.counts.total)
     return [n for n in dict.fromkeys(ordered) if n in picked]
