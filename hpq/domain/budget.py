@@ -1,12 +1,8 @@
-"""Define a sweep's budget, the words about it, and the limits of an owner of sweeps.
-
-A budget is GPU-hours and a time until. An operator sets what an owner may have.
-"""
+"""Define a sweep's budget, which is GPU-hours and a time until, and the words about it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hpq.domain.durations import clock
 from hpq.domain.usage import short
@@ -91,37 +87,3 @@ class Budget:
             return f"{bound}=none"
         more = short(1.5 * max(self.budget_ms, self.spent_ms + self.trial_ms) / HOUR_MS)
         return f"{bound}={more}"
-
-
-EVERYBODY = "*"  # the owner whose limits are those of all without an own value
-LIMITS = ("priority", "running", "gpu_ms")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """An owner's limits in force, by name of LIMITS, and its running trials and used GPU time.
-
-    `defaults` are the names of those limits that are everybody's. `spent_ms` counts since an
-    operator set the first limit of any owner.
-    """
-
-    name: str
-    limits: Mapping[str, int] = field(default_factory=dict)
-    defaults: frozenset[str] = frozenset()
-    running: int = 0
-    spent_ms: int = 0
-
-    @property
-    def gpu_hours(self) -> float:
-        """GPU-hours used."""
-        return self.spent_ms / HOUR_MS
-
-    @property
-    def most_gpu_hours(self) -> float | None:
-        """GPU-hours that the owner may use; None without a limit."""
-        return self.limits["gpu_ms"] / HOUR_MS if "gpu_ms" in self.limits else None
-
-    def bound(self, priority: int) -> str:
-        """Return the limit that lets no trial of a priority start; "" if there is none."""
-        uses = {"priority": priority, "gpu_ms": self.spent_ms + 1, "running": self.running + 1}
-        return next((name for name, use in uses.items() if use > self.limits.get(name, use)), "")

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hpq.domain.budget import Owner
+from hpq.domain.owner import Owner
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.error_codes import Code

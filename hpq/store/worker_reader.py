@@ -12,7 +12,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import NoPermissionError
 
-from hpq.domain.budget import EVERYBODY, LIMITS, Owner
+from hpq.domain.owner import EVERYBODY, LIMITS, Owner
 from hpq.domain.status import Fleet, ServerMemory, Worker
 from hpq.domain.stored_state import StoredState
 from hpq.errors import DecodeError

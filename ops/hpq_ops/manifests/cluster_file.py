@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
-from hpq.domain.sweep import MAX_PRIORITY
+from hpq.domain.owner import RANGES
 from hpq.domain.trial import Json
 from hpq.error_codes import Code
 from hpq.errors import SweepFileError, UserError
@@ -180,15 +180,18 @@ class DashboardKeys(Keys):
     pod: ServicePod = None
 
 
+def _limit(key: str, description: str) -> Any:
+    least, most = RANGES[key]
+    return Field(None, ge=least, le=most, description=description)
+
+
 class LimitKeys(Keys):
     """What an owner of sweeps may have, as `hpq user --limit` sets it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"priority": 10}]})
-    running: Absent[Whole] = Field(None, ge=0, le=10**9, description="Trials at a time.")
-    gpu_hours: Absent[Number] = Field(None, ge=0, le=10**9, description="GPU-hours in all.")
-    priority: Absent[Whole] = Field(
-        None, ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="The greatest priority of a sweep."
-    )
+    running: Absent[Whole] = _limit("running", "Trials at a time.")
+    gpu_hours: Absent[Number] = _limit("gpu_hours", "GPU-hours in all.")
+    priority: Absent[Whole] = _limit("priority", "The greatest priority of a sweep.")
 
 
 class ClusterFile(Keys):

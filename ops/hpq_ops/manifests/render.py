@@ -13,7 +13,7 @@ from typing import Any
 
 from hpq import __version__
 from hpq.access.connection_record import deployment_name
-from hpq.domain.budget import HOUR_MS
+from hpq.domain.owner import name_of, stored_value
 from hpq.store.keys import Keys
 from hpq_ops.manifests import objects
 from hpq_ops.manifests.cluster_file import GPU, ClaimKeys, ClusterFile, QueueKeys, RedisKeys
@@ -113,14 +113,10 @@ def _limits(file: ClusterFile) -> list[Object]:
     key = Keys(file.prefix).limits
     words = []
     for owner, keys in file.limits.items():
-        hours = keys.gpu_hours
-        values = {
-            "running": keys.running,
-            "gpu_ms": None if hours is None else round(hours * HOUR_MS),
-            "priority": keys.priority,
-        }
+        values = keys.model_dump(exclude_none=True)
         words += [
-            f'"{owner}/{name}" {value}' for name, value in values.items() if value is not None
+            f'"{owner}/{name_of(name)}" {stored_value(name, value)}'
+            for name, value in values.items()
         ]
     lines = [f"DEL {key}", *(f"HSET {key} {word}" for word in words)]
     data = {"limits": "".join(f"{line}\n" for line in lines)}

@@ -7,18 +7,10 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from hpq.access.session import Session
-from hpq.domain.budget import HOUR_MS
-from hpq.domain.sweep import MAX_PRIORITY
+from hpq.domain.owner import RANGES, name_of, stored_value
 from hpq.errors import Forbidden, UserError
 from hpq.shell import shell_hint
 from hpq_producer.actions.steer import control_of
-
-STORED = {"priority": "priority", "running": "running", "gpu_hours": "gpu_ms"}  # key → limit
-_RANGES = {
-    "priority": (-MAX_PRIORITY, MAX_PRIORITY),
-    "running": (0, 10**9),
-    "gpu_hours": (0, 10**9),
-}
 
 
 def parse_limits(words: Sequence[str]) -> dict[str, int | None]:
@@ -30,19 +22,19 @@ def parse_limits(words: Sequence[str]) -> dict[str, int | None]:
     limits: dict[str, int | None] = {}
     for word in words:
         key, equals, text = word.partition("=")
-        if not equals or key not in STORED:
-            close = get_close_matches(key, STORED, n=1, cutoff=0.5)
+        if not equals or key not in RANGES:
+            close = get_close_matches(key, RANGES, n=1, cutoff=0.5)
             hint = f"; did you mean {close[0]}?" if close else ""
-            line = f"--limit {word}: write KEY=VALUE, KEY one of {', '.join(STORED)}{hint}"
+            line = f"--limit {word}: write KEY=VALUE, KEY one of {', '.join(RANGES)}{hint}"
             raise UserError(line, code="unknown-key")
-        if STORED[key] in limits:
+        if name_of(key) in limits:
             raise UserError(f"--limit {word}: {key} is given twice", code="conflicting-keys")
-        limits[STORED[key]] = None if text == "none" else _value(key, text)
+        limits[name_of(key)] = None if text == "none" else _value(key, text)
     return limits
 
 
 def _value(key: str, text: str) -> int:
-    low, high = _RANGES[key]
+    low, high = RANGES[key]
     try:
         value = float(text)
     except ValueError:
@@ -52,7 +44,7 @@ def _value(key: str, text: str) -> int:
         number = "number of hours" if key == "gpu_hours" else "whole number"
         line = f"--limit {key}={text}: write a {number}, from {low} to {high:,}, or none"
         raise UserError(line, code="invalid-value")
-    return round(value * HOUR_MS) if key == "gpu_hours" else int(value)
+    return stored_value(key, value)
 
 
 def limit_owner(

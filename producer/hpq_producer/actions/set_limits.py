@@ -14,7 +14,8 @@ from hpq.yamlfile.strict_model import value_of
 from hpq.yamlfile.yaml_reader import resolve
 from hpq_producer.actions.steer import control_of
 from hpq_producer.sweepfile.model import CommonKeys, SweepFile
-from hpq_views.analysis.limits import FIELDS, check_priority, in_words
+from hpq_views.analysis.limits import FIELDS, in_words
+from hpq_views.analysis.owner_limits import check_priority
 from hpq_views.text.text import trials_of
 
 _TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")

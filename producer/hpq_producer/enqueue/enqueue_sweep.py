@@ -44,7 +44,7 @@ from hpq_producer.enqueue.reuse import (
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.sweepfile.key_types import IdleKeys
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
-from hpq_views.analysis.limits import check_owner_limits
+from hpq_views.analysis.owner_limits import check_owner_limits
 
 _OPEN_ENDED_SETS = 1_000  # trials that an open-ended sweep must have room for at its start
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"

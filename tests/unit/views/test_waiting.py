@@ -10,7 +10,7 @@ import pytest
 
 from hpq.access.connection_record import KUBECTL
 from hpq.access.session import Server
-from hpq.domain.budget import Owner
+from hpq.domain.owner import Owner
 from hpq.domain.status import DurationStats, ServerMemory, SweepStatus, Worker
 from hpq.domain.stored_state import StoredState
 from hpq.domain.sweep import FUNCTION, Counts, Launch, SweepView

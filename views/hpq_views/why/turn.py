@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from hpq.domain.budget import Owner
+from hpq.domain.owner import Owner
 from hpq.domain.status import Worker
 from hpq.domain.sweep import MAX_PRIORITY, SweepState, SweepView
 from hpq.notice import Notice

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from hpq.access.session import Session
-from hpq.domain.budget import Owner
+from hpq.domain.owner import Owner
 from hpq.domain.status import ServerMemory, SweepStatus, Worker
 from hpq.domain.stored_state import Cause
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.notice import Notice
 from hpq.redis.round_trips import Question
 from hpq.store.reader import StoreReader
-from hpq_views.analysis.limits import explain_limit
+from hpq_views.analysis.owner_limits import explain_limit
 from hpq_views.text.text import clean, size
 from hpq_views.why.able_workers import explain_no_worker
 from hpq_views.why.turn import explain_queue_position

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from hpq.access.session import Session, open_session
-from hpq.domain.budget import EVERYBODY, Owner
+from hpq.domain.owner import EVERYBODY, RANGES, Owner, name_of
 from hpq.domain.usage import short
 from hpq.errors import NotFound, UserError
 from hpq.notice import print_message
-from hpq_producer.actions.limit_owner import STORED, limit_owner, parse_limits
+from hpq_producer.actions.limit_owner import limit_owner, parse_limits
 from hpq_producer.commands.common_flags import Output
 from hpq_views.text.console import show_table
 from hpq_views.text.output import Format, show_data
@@ -119,5 +119,5 @@ def _record(owner: Owner) -> dict[str, Any]:
             "gpu_hours": owner.most_gpu_hours,
             "priority": owner.limits.get("priority"),
         },
-        "defaults": sorted(key for key, name in STORED.items() if name in owner.defaults),
+        "defaults": sorted(key for key in RANGES if name_of(key) in owner.defaults),
     }
