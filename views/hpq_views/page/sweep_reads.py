@@ -34,7 +34,7 @@ def read_sweep(
         NotFound: the sweep does not exist, or was removed meanwhile.
     """
     data = _read(reader, sid, settings, most_points=most_points)
-    return _settled(reader, settings, data, most_points)
+    return _reread(reader, settings, data, most_points)
 
 
 def read_changes(
@@ -52,10 +52,10 @@ def read_changes(
     if not events and not before.status.running:
         return before
     before = replace(before, known=known)
-    return _settled(reader, settings, _update(reader, settings, before, events))
+    return _reread(reader, settings, _update(reader, settings, before, events))
 
 
-def _settled(
+def _reread(
     reader: StoreReader, settings: Settings, data: SweepData, most_points: int = 0
 ) -> SweepData:
     """Read again what changed during a read: counts and trials are then of one moment.
