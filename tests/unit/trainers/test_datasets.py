@@ -41,10 +41,17 @@ def pictures(root: Path, *, per_class: int = 2, kind: str = "png", side: int = 3
 
 def packed(folder: Path, to: Path, *, reverse: bool = False) -> Path:
     """A tar of a folder, with the folder's name in front of each member."""
+
+    def of_1970(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        # Else one in 512 cut archives would end like a whole one, by its times.
+        member.mtime = 0
+        return member
+
     mode = {".gz": "w:gz", ".xz": "w:xz"}.get(to.suffix, "w")
     with tarfile.open(to, mode) as tar:  # type: ignore[call-overload]
         for path in sorted(folder.rglob("*"), reverse=reverse):
-            tar.add(path, path.relative_to(folder.parent), recursive=False)
+            name = path.relative_to(folder.parent)
+            tar.add(path, name, recursive=False, filter=of_1970)
     return to
 
 
