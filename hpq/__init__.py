@@ -62,9 +62,10 @@ else:  # with `__getattr__`, a type checker would accept every misspelled name
             module = import_module(home)
         except ModuleNotFoundError as error:
             lacking = (error.name or "").partition(".")[0]
+            package = "./hpq" if lacking.startswith("hpq_") else lacking  # hpq's checkout
             raise ImportError(
                 f"hpq.{name} needs {lacking}, which {sys.executable} does not have; run"
-                f" `{sys.executable} -m pip install {lacking}`, or set HPQ_PYTHON to a Python"
+                f" `{sys.executable} -m pip install {package}`, or set HPQ_PYTHON to a Python"
                 " that has it",
                 name=lacking,
             ) from error

@@ -78,7 +78,7 @@ import sys
 try:
     from hpq import Trial
 except ImportError as error:
-    for part in ("hpq.Trial", "hpq_worker", sys.executable, "HPQ_PYTHON"):
+    for part in ("hpq.Trial", "hpq_worker", sys.executable, "pip install ./hpq`", "HPQ_PYTHON"):
         assert part in str(error), part
     print("refused")
 """
