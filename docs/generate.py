@@ -39,8 +39,9 @@ _COMMANDS = """\
 `make reference` writes this page from the code.
 
 `hpq COMMAND --help` prints the same text; blocks are examples. If an argument SWEEP is optional,
-the command uses your last sweep. The first characters of a sweep's id are enough. SWEEP/7 is trial
-7 of a sweep. [Common options](#common-options) are at the end.
+the command uses your last sweep; in scripts and on a shared server, `stop`, `cancel` and `rm` need
+it. The first characters of a sweep's id are enough. SWEEP/7 is trial 7 of a sweep. [Common
+options](#common-options) are at the end.
 
 | exit code | meaning |
 |---|---|

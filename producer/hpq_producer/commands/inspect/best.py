@@ -58,8 +58,8 @@ def best(
         str | None,
         Option(
             metavar="METRIC",
-            help="Rank by this metric: one of several, or any that the trials reported; its name"
-            " says if higher is better.",
+            help="Rank by this metric: one of several, or any that the trials reported. Its name"
+            " tells hpq if higher is better.",
         ),
     ] = None,
     where: WhereExpr = None,

@@ -42,8 +42,8 @@ def ls(
 ) -> None:
     """List sweeps, newest first.
 
-    `ended` counts ended trials of all trials; both numbers omit cancelled ones, unless all are. A
-    sweep is `waiting` while none of its trials runs or starts: no worker can, or others run first.
+    `ended` shows ended/all trials, without cancelled ones unless all are. A sweep is `waiting`
+    while no trial of it runs or starts: no worker can run it, or trials of other sweeps run first.
     The tags of its runs (`wandb.init`) are beside its own; names of runs: hpq results SWEEP.
 
     Examples:
