@@ -50,3 +50,17 @@ def test_an_orphan_in_a_session_of_its_own_is_killed_and_reaped() -> None:
         "except ProcessLookupError:\n    pass\n"
         "else:\n    raise SystemExit('it lives')"
     )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="clone3")
+def test_a_child_that_sends_no_signal_at_its_end_is_killed() -> None:
+    """`waitid` sees no child of clone() without SIGCHLD unless it is asked for all."""
+    _run(
+        "import ctypes, time\n"
+        "args = (ctypes.c_uint64 * 8)()\n"  # no flags, no exit signal
+        "child = ctypes.CDLL(None).syscall(435, args, ctypes.sizeof(args))\n"
+        "if child == 0:\n    time.sleep(60)\n    os._exit(0)\n"
+        "assert child > 0\n"
+        "process_tree.kill_descendants()\n"
+        "assert process_tree.descendants(os.getpid()) == []"
+    )

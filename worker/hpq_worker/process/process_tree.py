@@ -20,6 +20,7 @@ SPARED: set[int] = set()  # children of this process that belong to no runner
 _PATIENCE_S = 5.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_WALL = 0x40000000  # also children of clone() that send no SIGCHLD (Linux)
 
 
 def adopt_orphans() -> None:
@@ -104,10 +105,10 @@ def _has_child() -> bool:
 
     One call, where `descendants` reads a file of each process of the machine.
     """
-    if not hasattr(os, "waitid"):
+    if sys.platform != "linux":
         return True
     try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL)
     except ChildProcessError:
         return False
     return True
