@@ -442,3 +442,29 @@ def test_a_sweep_that_is_restored_after_its_time_is_held(
     sweep = reader.sweeps.get(SID)
     assert sweep.hold == Hold(cause=Cause.UNTIL)
     assert before and sweep.budget and sweep.budget.spent_ms == before.spent_ms
+
+
+@pytest.mark.parametrize("field", ["started_ms", "spent_ms", "useful_ms"])
+@pytest.mark.parametrize("call", ["claim", "commit", "reap"])
+def test_a_damaged_number_moves_no_trial_half_way(
+    bench: Bench, store: TrialStore, sweep_of: MakeSweep, redis: Redis, keys: Keys, field, call
+) -> None:
+    """The trial was in no list: no lease, no queue, and its record said that it runs."""
+    sweep_of(3, budget=hours(0))
+    bench.run(1)
+    claim = bench.claim(1)
+    assert claim is not None
+    store.reap("default", lease_ms=1, lost_max=3)  # the first one only notes the server's run
+    redis.hset(keys.sweep(SID), field, "x")
+    if call == "claim":
+        assert bench.claim(0) is None
+    elif call == "commit":
+        assert bench.end(claim) is CommitReply.UNKNOWN
+    else:
+        redis.zadd(keys.leases, {str(claim.trial): 1})
+        store.reap("default", lease_ms=1, lost_max=3)
+    assert redis.zrange(keys.sweep(SID, "running"), 0, -1) == [b"2"]
+    assert redis.zrange(keys.leases, 0, -1) == [str(claim.trial).encode()]
+    assert redis.hget(keys.trial(claim.trial), "state") == b"running"
+    redis.hset(keys.sweep(SID), field, HOUR)
+    assert bench.end(claim) is CommitReply.DONE

@@ -47,6 +47,12 @@ local function check(s)
   end
 end
 
+-- Raises an error if a number that an attempt's begin or end changes is damaged: call it before the first write of a
+-- move, or the trial is in no list.
+local function assert_numbers(s)
+  for _, field in ipairs({'started_ms', 'spent_ms', 'useful_ms'}) do int(tonumber(s[field] or 0) or math.huge) end
+end
+
 -- Counts an attempt that was claimed at a time among the running ones.
 local function begin_attempt(s, claimed_ms) add(s, 'started_ms', claimed_ms) end
 
@@ -78,5 +84,5 @@ local function take_back(s, t) spend(s, also(t, 'ran_ms'), -1) end
 local function count_useful(s, t) add(s, 'useful_ms', (t.gpus or 1) * (t.ran_ms or 0)) end
 
 return {expected_ms = expected_ms, affordable = affordable, exceeded = exceeded, check = check,
-  begin_attempt = begin_attempt, count_starts = count_starts, end_attempt = end_attempt,
+  assert_numbers = assert_numbers, begin_attempt = begin_attempt, count_starts = count_starts, end_attempt = end_attempt,
   take_back = take_back, count_useful = count_useful}

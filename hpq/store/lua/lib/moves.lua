@@ -3,6 +3,7 @@
 
 -- Makes a waiting trial a running one, whose attempt was claimed at a time.
 local function enter_running(s, t, claimed_ms)
+  if is_set(s.budget_ms) then budget().assert_numbers(s) end
   s.WAITING = s.WAITING - redis.call('ZREM', sweep_key(s.SID, 'waiting'), t.N)
   s.RUNNING = s.RUNNING + redis.call('ZADD', sweep_key(s.SID, 'running'), claimed_ms, t.N)
   if is_set(s.budget_ms) then budget().begin_attempt(s, claimed_ms) end
@@ -19,6 +20,7 @@ end
 -- Ends the lease of the running attempt; `seen_ms` is when it was last known to run (t.UNTIL of a commit: as its
 -- worker measured it).
 local function leave_running(s, t, seen_ms)
+  if is_set(s.budget_ms) and t.state == 'running' then budget().assert_numbers(s) end
   redis.call('ZREM', key('leases'), s.SID .. '/' .. t.N)
   if redis.call('ZREM', sweep_key(s.SID, 'running'), t.N) == 0 then return end
   s.RUNNING = s.RUNNING - 1
