@@ -113,7 +113,11 @@ end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
   if not sweeps().guarded(sid or '', function() return reap(id, sid, n) end) then
-    redis.call('ZADD', key('leases'), int(NOW + lease), id)  -- until its record is mended
+    if redis.pcall('ZSCORE', sweep_key(sid or '', 'running'), n or '') then
+      redis.call('ZADD', key('leases'), int(NOW + lease), id)  -- until its record is mended
+    else
+      redis.call('ZREM', key('leases'), id)  -- it was requeued or ended before the error
+    end
   end
 end
 

@@ -468,3 +468,24 @@ def test_a_damaged_number_moves_no_trial_half_way(
     assert redis.hget(keys.trial(claim.trial), "state") == b"running"
     redis.hset(keys.sweep(SID), field, HOUR)
     assert bench.end(claim) is CommitReply.DONE
+
+
+@pytest.mark.parametrize("field", ["dur_sum", "until_ms"])
+def test_a_trial_that_was_lost_once_is_not_lost_again_while_its_sweep_is_damaged(
+    bench: Bench, store: TrialStore, sweep_of: MakeSweep, redis: Redis, keys: Keys, control, field
+) -> None:
+    """Its lease came back though it waited: after three runs of the reaper it was poison."""
+    sweep_of(5, budget=hours(9))
+    bench.run(1, 1, 1)
+    claim = bench.claim(1)
+    assert claim is not None
+    store.reap("default", lease_ms=1, lost_max=3)  # the first one only notes the server's run
+    control.pause(SID)
+    redis.hset(keys.sweep(SID), field, "x")
+    redis.zadd(keys.leases, {str(claim.trial): 1})
+    for _ in range(3):
+        redis.zadd(keys.leases, {str(claim.trial): 1}, xx=True)
+        store.reap("default", lease_ms=1, lost_max=3)
+    trial = redis.hgetall(keys.trial(claim.trial))
+    assert (trial[b"state"], trial[b"lost"]) == (b"queued", b"1")
+    assert redis.zcard(keys.leases) == 0
