@@ -12,7 +12,7 @@ import pytest
 
 from hpq.domain.trial import Claim, TrialId
 from hpq.settings import Settings, read
-from hpq_worker.files import artifacts
+from hpq_worker.files import artifacts, workdir
 from hpq_worker.files.garbage import GarbageCollector
 from hpq_worker.files.workdir import DirectoryLock, work_folder
 from hpq_worker.process.signals import Signals
@@ -140,6 +140,20 @@ def test_the_attempts_of_dead_processes_are_known_and_no_others(settings: Settin
     assert list(collector.dead) == [(FIRST, "3-0a1b2c")]
     assert [path.name for path in work.iterdir()] == ["demo-00000.2.1-0a1b2c.lock"]
     living.release()
+
+
+def test_a_dead_process_whose_directory_stays_is_named_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with files of another user in it: each look logged it, and had its lease ended again."""
+    work = settings.home / "work"
+    (work / "demo-00000.1.3-0a1b2c").mkdir(parents=True)
+    DirectoryLock(work / "demo-00000.1.3-0a1b2c")._close()
+    monkeypatch.setattr(workdir, "_remove_folder", lambda folder: None)
+    collector = collector_of(settings, Garbage())
+    collector.start()
+    collector.close(SIGNALS, Progress())
+    assert list(collector.dead) == [(FIRST, "3-0a1b2c")]
 
 
 class Waiting(Garbage):

@@ -110,6 +110,7 @@ class GarbageCollector:
         self._garbage = garbage
         self._ended = deque[tuple[TrialId, bool]]()
         self.dead = deque[tuple[TrialId, str]]()
+        self._abandoned: list[str] = []  # directories of killed workers, as of the last look
         self._wake = Event()
         self._is_over = False
         self._error = ""
@@ -205,7 +206,10 @@ class GarbageCollector:
             self._garbage.remove_of_trial(files, trial, has_keep=has_keep)
 
     def _remove_abandoned(self) -> None:
-        for name in remove_abandoned(self._work_root):
+        before, self._abandoned = self._abandoned, remove_abandoned(self._work_root)
+        for name in self._abandoned:
+            if name in before:  # a program of another user has left files in it
+                continue
             log.info("%s: its worker was killed; its files are removed", name)
             if attempt := attempt_of(name):
                 self.dead.append(attempt)
