@@ -30,6 +30,7 @@ from benchmarks.processes import ROOT, environment
 
 MINUTES = 6.25  # of a call; two shall do
 KERNELS = "inductor"  # the directory in --home of what torch.compile keeps
+WHOLE = f"{KERNELS}/whole"  # is there once all of it is; torch itself makes the directory
 
 
 @dataclass(frozen=True)
@@ -40,17 +41,17 @@ class Part:
     most_s: float
     least_s: float
     needs_published: bool = False
-    fills_home: bool = False  # runs again if --home is new
+    fills: str = ""  # what it leaves in --home for later parts; it runs again if that is gone
 
 
 PLAN = (
-    Part("data", 75, 20, fills_home=True),
+    Part("data", 75, 20, fills="cache"),
     Part("kernels", 45, 15),
     Part("half", 30, 15, needs_published=True),
     Part("captured", 30, 15),
     Part("shipped", 30, 15),
     Part("unlimited", 45, 15),
-    Part("compile-cold", 75, 45, fills_home=True),
+    Part("compile-cold", 75, 45, fills=WHOLE),
     Part("compile-warm", 45, 20),
     Part("parity", 450, 40, needs_published=True),
     Part("sweep", 300, 200),
@@ -70,19 +71,29 @@ class Rows:
         date = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
         line = json.dumps({"part": part, **row, **self.stamp, "date": date})
         print(line, flush=True)
+        text = self.file.read_text("utf-8") if self.file.exists() else ""
+        start = "" if text.endswith("\n") or not text else "\n"  # after a row that was cut off
         with self.file.open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+            file.write(f"{start}{line}\n")
 
     def of(self, part: str) -> list[dict[str, Any]]:
-        """Return the rows of a part."""
+        """Return the rows of a part, without one that was cut off."""
         if not self.file.exists():
             return []
-        every = map(json.loads, self.file.read_text("utf-8").splitlines())
+        every = []
+        for line in self.file.read_text("utf-8").splitlines():
+            with suppress(ValueError):
+                every.append(json.loads(line))
         return [row for row in every if row["part"] == part and {**row, **self.stamp} == row]
 
     def has(self, part: str) -> bool:
         """Return whether a part is measured."""
         return any("done" in row for row in self.of(part))
+
+
+def is_missing(part: Part, rows: Rows, home: Path) -> bool:
+    """Return whether a part is to run: it is not measured, or what it left in `home` is gone."""
+    return not rows.has(part.name) or not (home / part.fills).exists()
 
 
 def run_part(rows: Rows, name: str, words: Sequence[str], limit_s: float, **environ: str) -> int:
@@ -140,14 +151,13 @@ def main() -> None:
         parser.error("this is no git checkout: pass --commit")
     if given.published is None and any(part.needs_published for part in parts):
         parser.error("pass --published, or with --only parts that do without")
-    rows, is_home_new = rows_of(given), not given.home.exists()
+    rows = rows_of(given)
     for folder in (given.out, given.home):
         folder.mkdir(parents=True, exist_ok=True)
     for part in parts:
         most_s = 10 * part.most_s if given.small else part.most_s  # a CPU may be busy
         limit_s = min(most_s, began + 60 * given.minutes - time.monotonic())
-        is_missing = not rows.has(part.name) or (part.fills_home and is_home_new)
-        if is_missing and limit_s >= part.least_s:
+        if is_missing(part, rows, given.home) and limit_s >= part.least_s:
             words = [sys.executable, "-m", "benchmarks.gpu_parts", part.name]
             words += [str(time.monotonic() + limit_s), *sys.argv[1:], "--commit", given.commit]
             status = run_part(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 
 from benchmarks.desk import Desk
 from benchmarks.equivalence import PAIRS, compare
-from benchmarks.gpu import KERNELS, Rows, options, rows_of
+from benchmarks.gpu import KERNELS, WHOLE, Rows, options, rows_of
 from benchmarks.processes import HPQ, ROOT
 from benchmarks.upstream import Row, Upstream, load
 from hpq.errors import UserError
@@ -202,12 +203,14 @@ def compile_cold(lab: Lab) -> None:
     """Time a step through torch.compile, which finds nothing on the disk."""
     shutil.rmtree(lab.home / KERNELS, ignore_errors=True)
     say_steps(lab, "compile-cold", replace(lab.plan, compile=True))
+    (lab.home / KERNELS).mkdir(parents=True, exist_ok=True)
+    (lab.home / WHOLE).touch()
 
 
 def compile_warm(lab: Lab) -> None:
     """Time a step through torch.compile, which finds on the disk what compile-cold left."""
-    if torch.cuda.is_available() and not (lab.home / KERNELS).is_dir():
-        raise FileNotFoundError("HOME has no compiled kernels; run with --only compile-cold first")
+    if not (lab.home / WHOLE).exists():
+        raise FileNotFoundError("--home has no compiled kernels; run compile-cold first")
     say_steps(lab, "compile-warm", replace(lab.plan, compile=True))
 
 
@@ -331,6 +334,7 @@ def sweep(lab: Lab) -> None:
         file = lab.out / "small.yaml"
         file.write_text(SMALL_SWEEP, "utf-8")
     began = time.monotonic()
+    since = datetime.now(UTC).isoformat()
     path = lab.out / "sweep.txt"
     with path.open("w", encoding="utf-8") as said:
         words = [*HPQ, "run", "--new", str(file)]
@@ -342,8 +346,10 @@ def sweep(lab: Lab) -> None:
     if is_late:
         process.send_signal(signal.SIGINT)
     code = process.wait()
-    done = subprocess.run([*HPQ, "results", "-o", "json"], capture_output=True, check=True)
-    finished = [row for row in json.loads(done.stdout) if row["state"] == "finished"]
+    done = subprocess.run([*HPQ, "results", "-o", "json"], capture_output=True, check=False)
+    # If this sweep could not begin, they are of an older one, or there are none.
+    every = json.loads(done.stdout) if done.returncode == 0 else []
+    finished = [row for row in every if row["state"] == "finished" and row["started"] > since]
     for row in sorted(finished, key=lambda row: row["started"]):
         figures = {"seconds": row["duration_s"], "training_s": row["last"]["total/time"]}
         lab.rows.say("sweep", trial=row["trial"], batch=row["param"]["batch_size"], **figures)

@@ -135,6 +135,62 @@ def test_a_part_that_fails_is_missing_until_it_ends_well(tmp_path: Path) -> None
     assert rows.has("half") and not other.has("half")
 
 
+def test_a_torn_row_is_skipped_and_the_next_one_is_a_line_of_its_own(tmp_path: Path) -> None:
+    rows = gpu.Rows(file=tmp_path / "gpu.jsonl", stamp=STAMP)
+    rows.say("parity", pair=0)
+    rows.file.write_text(rows.file.read_text("utf-8") + '{"part": "parity", "pa', "utf-8")
+    assert [row["pair"] for row in rows.of("parity")] == [0]
+    rows.say("parity", pair=1)
+    assert [row["pair"] for row in rows.of("parity")] == [0, 1]
+
+
+@pytest.mark.slow
+def test_a_sweep_that_cannot_begin_gives_its_reason_and_no_trial_of_an_older_one(
+    tmp_path: Path,
+) -> None:
+    sweep = ["--small", "--minutes", "60", "--only", "sweep", "--commit"]
+    unable = planned(tmp_path, *sweep, "a")
+    batches(tmp_path / "cifar-10-batches-py")
+    assert planned(tmp_path, *sweep, "b").returncode == 0
+    (tmp_path / "cifar-10-batches-py").rename(tmp_path / "elsewhere")
+    late = planned(tmp_path, *sweep, "c")
+    assert unable.returncode == late.returncode == 1
+    for commit in ("a", "c"):
+        rows = [row for row in every_row(tmp_path) if row["commit"] == commit]
+        assert not [row for row in rows if "trial" in row]
+        assert "hpq data cifar10" in rows[-1]["failed"]
+
+
+def test_a_part_runs_again_without_what_it_leaves_for_later_parts(tmp_path: Path) -> None:
+    rows = gpu.Rows(file=tmp_path / "gpu.jsonl", stamp=STAMP)
+    data, cold = (part for part in gpu.PLAN if part.fills)
+    assert gpu.is_missing(data, rows, tmp_path)
+    for part in (data, cold):
+        rows.say(part.name, done=1.0)
+        assert gpu.is_missing(part, rows, tmp_path)
+    (tmp_path / data.fills).mkdir()
+    assert not gpu.is_missing(data, rows, tmp_path) and gpu.is_missing(cold, rows, tmp_path)
+
+
+def test_what_a_compilation_left_that_was_cut_off_is_not_measured_as_warm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = lab(tmp_path, time.monotonic() + 600)
+    monkeypatch.setattr(gpu_parts, "say_steps", lambda *given: None)
+    gpu_parts.compile_cold(here)
+    gpu_parts.compile_warm(here)
+
+    def cut_off(*given: object) -> None:
+        (here.home / gpu.KERNELS).mkdir(exist_ok=True)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(gpu_parts, "say_steps", cut_off)
+        gpu_parts.compile_cold(here)
+    with pytest.raises(FileNotFoundError):
+        gpu_parts.compile_warm(here)
+
+
 def test_without_time_no_part_begins_and_the_command_that_continues_is_printed(
     tmp_path: Path,
 ) -> None:
