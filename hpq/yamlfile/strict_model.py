@@ -271,7 +271,7 @@ def _not(value: Json, node: Schema) -> str:
         return f"{wrong} true or false"
     if "string" in kind:
         return f"{wrong} text; write it in quotes"
-    if kind == "array" and isinstance(value, str) and value.isidentifier():
+    if kind == "array" and isinstance(value, str) and value.isidentifier() and _takes_one(node):
         return f"{wrong} a list; write [{value}]"
     if value == ([] if kind == "array" else {}):
         return f"empty; write {_form(node)}"
@@ -291,6 +291,12 @@ def _form(node: Schema) -> str:
     example = node["examples"][0]
     text = yaml.safe_dump(example, default_flow_style=True, sort_keys=False, width=200)
     return str(text).partition("\n")[0]
+
+
+def _takes_one(node: Schema) -> bool:
+    """Return whether a list of one word may be meant: not of lists, nor a command of many words."""
+    first, *others = node["examples"][0]
+    return not isinstance(first, list | dict) and not (others and isinstance(first, str))
 
 
 def _list(words: tuple[str, ...]) -> str:

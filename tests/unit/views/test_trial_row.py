@@ -15,7 +15,7 @@ from hpq_views.analysis.history import Attempt
 from hpq_views.analysis.trial_row import TrialRow
 from hpq_views.command_output.results_table import result_row
 from hpq_views.command_output.show import attempt_lines, trial_lines
-from hpq_views.page.render import sweep_head
+from hpq_views.page.render import part
 from hpq_views.page.sweep_data import encode_trials
 from hpq_views.text.style import plain
 from hpq_views.text.text import failure_words
@@ -79,7 +79,7 @@ def test_show_begins_with_the_runs_name_group_and_tags() -> None:
 
 def test_a_sweeps_page_begins_with_its_description_and_note() -> None:
     sweep = replace(DATA.sweep, spec={"description": "Which <b>rate</b>?"}, note="run again")
-    head = sweep_head(replace(DATA, status=replace(DATA.status, sweep=sweep)), acts=False)
+    head = part("head", replace(DATA, status=replace(DATA.status, sweep=sweep)), False)
     assert "Which &lt;b&gt;rate" in head and "run again" in head
 
 
