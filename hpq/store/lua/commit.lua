@@ -78,6 +78,14 @@ local function refusal(s, t)
   return nil
 end
 
+-- Raises an error if a number of the sweep that an end changes is damaged: after the first write, the end would be
+-- recorded by half.
+local function assert_numbers(s)
+  for _, field in ipairs({'dur_n', 'dur_sum', 'dur_sq', 'replicates'}) do
+    if s[field] and not tonumber(s[field]) then error(field .. ' is no number', 0) end
+  end
+end
+
 -- Returns what the end says to the circuit breaker, and how often in a row the worker has failed so in this sweep.
 local function judge(s, worker)
   local mark = '-'
@@ -160,6 +168,7 @@ local function commit()
   local t = read_trial(sid, n)
   local refused = refusal(s, t)
   if refused then return {refused, '', 0} end
+  assert_numbers(s)
 
   local rule = read_rule(s)
   local batch = args.last and reports().is_new(t, args.last) and args.last

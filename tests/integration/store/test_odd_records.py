@@ -129,6 +129,24 @@ def test_a_result_of_a_damaged_sweep_is_kept_and_counts_once_the_sweep_is_mended
     assert store.commit(claim, FINISHED) is CommitReply.DONE
 
 
+@pytest.mark.parametrize("field", ["dur_n", "dur_sum", "dur_sq", "replicates"])
+def test_a_damaged_number_of_a_sweep_records_no_end_by_half(
+    redis: Redis, sweep_of, store: TrialStore, reader: StoreReader, field: str
+) -> None:
+    """The trial was finished and in no ranking, and its sweep stayed among the open ones."""
+    sweep_of(1, SID)
+    me = WorkerPresence(name="w9", host="h9", queue="default")
+    claim = store.claim(me, nonce="a", lease_ms=600_000)
+    assert isinstance(claim, Claim)
+    redis.hset(SWEEP, field, "x")
+    assert store.commit(claim, FINISHED) is CommitReply.UNKNOWN
+    assert redis.hget(RUNNING, "state") == b"running"
+    redis.hset(SWEEP, field, 1)
+    assert store.commit(claim, FINISHED) is CommitReply.DONE
+    assert redis.zrange(f"{SWEEP}:rank", 0, -1) == [b"1"]
+    assert redis.zcard("hpq:q:default:open") == 0
+
+
 def test_a_claim_that_cannot_be_decoded_names_its_field(
     redis: Redis, sweep_of, store: TrialStore, who: WorkerPresence
 ) -> None:
