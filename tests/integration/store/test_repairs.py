@@ -355,3 +355,20 @@ def test_a_ticket_that_is_minted_reaches_a_worker_of_its_queue(redis, keys) -> N
     popped = tickets.pop("default", 0.1)
     assert popped is not None and tickets.is_ticket(popped)
     assert tickets.pop("default", 0.1) is None
+
+
+def test_the_reaper_closes_a_sweep_that_is_over_and_among_the_open_ones(
+    redis, keys, sweep_of, store, who
+) -> None:
+    """Another client made it look like a search when its last trial ended, and mended that."""
+    sweep = sweep_of(1)
+    claim = store.claim(who, nonce="a", lease_ms=600_000)
+    assert isinstance(claim, Claim)
+    redis.hset(keys.sweep(sweep.id), "sampler", "x")
+    outcome = Outcome(state=TrialState.FINISHED)
+    assert store.commit(claim, outcome) is CommitReply.DONE
+    redis.hdel(keys.sweep(sweep.id), "sampler")
+    for _ in range(2):  # the first one only notes the server's run
+        store.reap("default", lease_ms=1, lost_max=3)
+    assert redis.zrange(keys.queue("default", "open"), 0, -1) == []
+    assert redis.hgetall(keys.queue("default", "owners")) == {}

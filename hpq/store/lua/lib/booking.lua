@@ -41,6 +41,7 @@ local function book(queue, rooms_left, every_ms)
       owners().share(s, rooms_left)
       save(s)
       list(s)
+      if is_done(s) then return close(s) end
       local owner = s.owner or ''
       owner_of[sid], busy[owner] = owner, (busy[owner] or 0) + s.RUNNING
       sum = sum + tonumber(int(startable(s)))
