@@ -190,19 +190,19 @@ def weights_after(lab: Lab, plan: Plan) -> torch.Tensor:
 
 def shipped(lab: Lab) -> None:
     """Time a step as shipped."""
-    say_steps(lab, "shipped", lab.plan)
+    say_steps(lab, "shipped")
 
 
 def unlimited(lab: Lab) -> None:
     """Time a step for which cuDNN tries all of its algorithms, instead of ten."""
     torch.backends.cudnn.benchmark_limit = 0
-    say_steps(lab, "unlimited", lab.plan)
+    say_steps(lab, "unlimited")
 
 
 def compile_cold(lab: Lab) -> None:
     """Time a step through torch.compile, which finds nothing on the disk."""
     shutil.rmtree(lab.home / KERNELS, ignore_errors=True)
-    say_steps(lab, "compile-cold", replace(lab.plan, compile=True))
+    say_steps(lab, "compile-cold", compiled=True)
     (lab.home / KERNELS).mkdir(parents=True, exist_ok=True)
     (lab.home / WHOLE).touch()
 
@@ -211,17 +211,19 @@ def compile_warm(lab: Lab) -> None:
     """Time a step through torch.compile, which finds on the disk what compile-cold left."""
     if not (lab.home / WHOLE).exists():
         raise FileNotFoundError("--home has no compiled kernels; run compile-cold first")
-    say_steps(lab, "compile-warm", replace(lab.plan, compile=True))
+    say_steps(lab, "compile-warm", compiled=True)
 
 
-def say_steps(lab: Lab, part: str, plan: Plan) -> None:
+def say_steps(lab: Lab, part: str, *, compiled: bool = False) -> None:
     """Report the first step, which captures or compiles, and the later ones, by batch size."""
-    if plan.compile and not torch.cuda.is_available():
+    if compiled and not torch.cuda.is_available():
         lab.rows.say(part, left_out="no GPU")  # on a CPU it takes minutes
         return
     for size in lab.batches:
-        batches = lab.epoch(size, plan)
-        step = lab.step(size, plan)
+        batches = lab.epoch(size, lab.plan)
+        step = lab.step(size, lab.plan)
+        if compiled:
+            step.model = torch.compile(step.model, dynamic=False)
         began = wait()
         step(batches[0], step.lr)
         first_s = round(wait() - began, 2)

@@ -176,11 +176,11 @@ def test_what_a_compilation_left_that_was_cut_off_is_not_measured_as_warm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = lab(tmp_path, time.monotonic() + 600)
-    monkeypatch.setattr(gpu_parts, "say_steps", lambda *given: None)
+    monkeypatch.setattr(gpu_parts, "say_steps", lambda *given, **how: None)
     gpu_parts.compile_cold(here)
     gpu_parts.compile_warm(here)
 
-    def cut_off(*given: object) -> None:
+    def cut_off(*given: object, **how: object) -> None:
         (here.home / gpu.KERNELS).mkdir(exist_ok=True)
         raise KeyboardInterrupt
 

@@ -106,7 +106,7 @@ def _test(step: Step, test: Batches, trial: Trial, epoch: int) -> dict[str, floa
     sums = torch.zeros_like(step.sums)
     with torch.no_grad():
         for batch in _until_stopped(test, trial):
-            measure(step.network, batch, sums, step.plan)
+            measure(step.model, batch, sums, step.plan)
     return _figures(epoch, "test", sums, len(test.split), began)
 
 

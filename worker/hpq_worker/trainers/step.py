@@ -25,7 +25,6 @@ class Plan:
     dtype: torch.dtype = torch.float32
     autocast: torch.dtype | None = None  # what torch.autocast computes in; None: no autocast
     graph: bool = False  # the training step is captured as a CUDA graph
-    compile: bool = False  # use torch.compile; only the plan of benchmarks/gpu.py sets it
     channels: int = 3  # images of cifar10 are padded with channels of zeros to this number
 
 
@@ -58,23 +57,19 @@ class Step:
         self.model = model
         self.plan = plan
         self.size = size
-        self.network = torch.compile(model, dynamic=False) if plan.compile else model
         weights = list(model.parameters())
-        on_gpu = weights[0].is_cuda
         # A tensor: a captured step reads the rate from its address; CUDA's kernel needs float32.
-        kind = torch.float32 if on_gpu else torch.float64
+        kind = torch.float32 if weights[0].is_cuda else torch.float64
         self.lr = torch.zeros((), dtype=kind, device=weights[0].device)
         # float64: a float32 sum of many batches would lose what single images add.
         self.sums = torch.zeros(2, dtype=torch.float64, device=weights[0].device)
-        # On a CPU torch 2.13's fused update leaves most weights of half precision unchanged.
-        fused = on_gpu or plan.dtype in (torch.float32, torch.float64)
         self.sgd = torch.optim.SGD(
             weights,
             self.lr,
             momentum,
             weight_decay=decay * size,
             nesterov=momentum > 0,
-            fused=fused,
+            fused=True,
         )
         # Made here, so that the loop can save it and a capture can put it back.
         self.velocity = [torch.zeros_like(p) for p in weights]
@@ -96,7 +91,7 @@ class Step:
         self.graph.replay()
 
     def _update(self, batch: Batch) -> None:
-        measure(self.network, batch, self.sums, self.plan).backward()
+        measure(self.model, batch, self.sums, self.plan).backward()
         self.sgd.step()
         self.sgd.zero_grad(set_to_none=True)
 
