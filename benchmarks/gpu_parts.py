@@ -142,7 +142,7 @@ def kernels(lab: Lab) -> None:
 def half(lab: Lab) -> None:
     """Compare hpq's and the published gradient of a batch with that in float64."""
     size = lab.batches[0]
-    plan = replace(lab.plan, graph=False, channels=3)
+    plan = replace(lab.plan, graph=False)
     images, labels = lab.epoch(size, plan)[0]
     step = lab.step(size, plan)
     _, model, _ = lab.theirs(size, 0)
@@ -295,7 +295,7 @@ def trained(lab: Lab, train: Split, test: Split, seed: int) -> float:
 def published_trained(lab: Lab, train: Split, test: Split, seed: int) -> float:
     """Return the accuracy in percent of the published network, loss and optimizer."""
     size, epochs = lab.batches[0], lab.size["epochs"]
-    plan = replace(lab.plan, channels=3)
+    plan = lab.plan
     code, model, optimizer = lab.theirs(size, seed)
     batches = Augmented(train, size, CUTOUT, seed, plan)
     rate = code.utils.PiecewiseLinear([0, 5 * epochs / 24, epochs], [0, RATE, 0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,12 +116,6 @@ def test_forward_and_backward_are_those_of_the_articles_network() -> None:
     torch.testing.assert_close(here(x), there(x), rtol=1e-12, atol=1e-12)
     for one, other in zip(here.parameters(), there.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-9, atol=1e-12)
-
-
-def test_images_filled_up_with_zero_channels_change_nothing() -> None:
-    filled = ours(replace(PLAN, channels=8))
-    assert filled == [pytest.approx(row, rel=1e-9) for row in ours()]
-    assert next(ResNet9(WIDTH).parameters()).shape == (WIDTH, 3, 3, 3)
 
 
 @pytest.mark.parametrize("at_once", [8, 9, 8_192])

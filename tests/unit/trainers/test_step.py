@@ -30,7 +30,7 @@ from tests.unit.trainers.test_loop import images_and_labels, linear
 from tests.unit.trainers.test_parity import PLAN, given, ours
 
 pytestmark = pytest.mark.torch
-GRAPH = replace(PLAN, graph=True, channels=8)
+GRAPH = replace(PLAN, graph=True)
 __all__ = ["given"]  # the fixture with the images
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import cache, partial
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from hpq.domain.trainer_specs import BUILT_IN
@@ -46,18 +45,7 @@ def train(params: Params, trial: Trial, plan: Plan | None = None) -> None:
 
 def usual_plan() -> Plan:
     """Return the article's precision on a GPU: half, without a float32 copy of the weights."""
-    return device.plan(dtype=torch.half, autocast=None, graph=True, channels=8)
-
-
-class Stem(nn.Conv2d):
-    """A first convolution of images (B, 3 or more, H, W) whose further channels are zeros.
-
-    Tensor cores take channels by eights: the gradient of three is far slower than that of eight.
-    """
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        weight = F.pad(self.weight, (0, 0, 0, 0, 0, x.shape[1] - self.in_channels))
-        return self._conv_forward(x, weight, self.bias)
+    return device.plan(dtype=torch.half, autocast=None, graph=True)
 
 
 def conv_block(c_in: int, c_out: int, *, batch_norm: bool, pool: bool = False) -> nn.Sequential:
@@ -67,8 +55,7 @@ def conv_block(c_in: int, c_out: int, *, batch_norm: bool, pool: bool = False) -
     after the pooling ReLU has a quarter of the numbers. BN comes before, since its statistics are
     of all pixels.
     """
-    kind = Stem if c_in < 8 else nn.Conv2d
-    layers: list[nn.Module] = [kind(c_in, c_out, 3, padding=1, bias=False)]
+    layers: list[nn.Module] = [nn.Conv2d(c_in, c_out, 3, padding=1, bias=False)]
     if batch_norm:
         layers.append(nn.BatchNorm2d(c_out))
         layers[-1].num_batches_tracked = None  # saves a kernel per step; the counter is unused
@@ -83,7 +70,7 @@ class Residual(nn.Sequential):
 
 
 class ResNet9(nn.Module):
-    """The article's network: images (B, 3 or more, 32, 32) to logits (B, 10).
+    """The article's network: images (B, 3, 32, 32) to logits (B, 10).
 
     With PyTorch's default weights; width 64 has 6.57 M of them.
     """
@@ -126,7 +113,7 @@ class Augmented(Batches):
         return {x: torch.randint(end, shape, generator=self.generator) for x, end in ends.items()}
 
     def take(self, index: torch.Tensor, **choices: torch.Tensor) -> torch.Tensor:
-        """Return the images of this index (B, 3 or more, H, H), augmented and prepared."""
+        """Return the images of this index (B, 3, H, H), augmented and prepared."""
         images, last = self.split.images, self.split.images.shape[1] - 1
         span = torch.arange(last + 1, device=images.device)
         # Reflected: -1 -> 1 and last + 1 -> last - 1. The edge itself is not repeated.
@@ -142,14 +129,12 @@ class Augmented(Batches):
 
 
 def normalize(images: torch.Tensor, plan: Plan) -> torch.Tensor:
-    """(B, H, W, 3) uint8 to (B, plan.channels, H, W) of mean 0 and deviation 1, channels last.
+    """(B, H, W, 3) uint8 to (B, 3, H, W) of mean 0 and deviation 1, channels last.
 
     As in the article the numbers are float32 or wider until the end: half precision rounds once.
     """
     mean, scale = _mean_and_scale(torch.promote_types(plan.dtype, torch.float32), images.device)
     found = images.to(mean.dtype).sub_(mean).mul_(scale).to(plan.dtype)
-    if plan.channels > 3:
-        found = F.pad(found, (0, plan.channels - 3))
     return found.permute(0, 3, 1, 2)
 
 

@@ -25,7 +25,6 @@ class Plan:
     dtype: torch.dtype = torch.float32
     autocast: torch.dtype | None = None  # what torch.autocast computes in; None: no autocast
     graph: bool = False  # the training step is captured as a CUDA graph
-    channels: int = 3  # images of cifar10 are padded with channels of zeros to this number
 
 
 def measure(model: nn.Module, batch: Batch, sums: torch.Tensor, plan: Plan) -> torch.Tensor:
