@@ -149,6 +149,9 @@ def main() -> None:
         given.commit = commit() if shutil.which("git") else "unknown"
     if given.commit == "unknown":
         parser.error("this is no git checkout: pass --commit")
+    if given.commit.endswith("changed") and not given.small:
+        # Later calls would take rows of other changes for their own.
+        parser.error("files differ from the commit: commit them, or pass --commit")
     if given.published is None and any(part.needs_published for part in parts):
         parser.error("pass --published, or with --only parts that do without")
     rows = rows_of(given)

@@ -200,6 +200,20 @@ def test_without_time_no_part_begins_and_the_command_that_continues_is_printed(
     assert not (tmp_path / "out" / "gpu.jsonl").exists()
 
 
+def test_rows_of_changed_files_are_not_measured_under_the_name_of_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu, "commit", lambda: "0123abc, changed")
+    monkeypatch.setattr(gpu, "PLAN", ())
+    words = ["gpu", f"{tmp_path}/out", "--data", ".", "--home", f"{tmp_path}/home"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as refused:
+        gpu.main()
+    assert refused.value.code == 2 and "--commit" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", [*words, "--small"])
+    gpu.main()
+
+
 def test_without_a_gpu_or_the_published_code_it_says_so(tmp_path: Path) -> None:
     refused = planned(tmp_path, "--only", "shipped", "captured")
     assert refused.returncode == 2 and refused.stderr.count("benchmarks.gpu: no GPU") == 1
