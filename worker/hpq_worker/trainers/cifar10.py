@@ -45,7 +45,7 @@ def train(params: Params, trial: Trial, plan: Plan | None = None) -> None:
 
 def usual_plan() -> Plan:
     """Return the article's precision on a GPU: half, without a float32 copy of the weights."""
-    return device.plan(dtype=torch.half, autocast=None, graph=True)
+    return device.plan(dtype=torch.half, autocast=None)
 
 
 def conv_block(c_in: int, c_out: int, *, batch_norm: bool, pool: bool = False) -> nn.Sequential:

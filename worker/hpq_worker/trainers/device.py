@@ -23,12 +23,12 @@ _CONTEXT = 600 * 2**20  # bytes of a CUDA context, with the libraries' code
 def plan(**changes: Any) -> Plan:
     """Return how this machine computes; `changes` to the plan of a GPU are ignored on a CPU.
 
-    A GPU has float32 weights, and bfloat16 autocast if it computes in bfloat16.
+    A GPU has captured steps, float32 weights, and bfloat16 autocast if it computes in bfloat16.
     """
     if pick().type == "cpu":
         return Plan()
     has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-    return replace(Plan(autocast=torch.bfloat16 if has_bf16 else None), **changes)
+    return replace(Plan(autocast=torch.bfloat16 if has_bf16 else None, graph=True), **changes)
 
 
 def placed(model: nn.Module, plan: Plan) -> nn.Module:

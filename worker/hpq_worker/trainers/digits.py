@@ -28,7 +28,7 @@ def train(params: Params, trial: Trial) -> None:
             nn.ReLU(inplace=True),
             nn.Linear(p["hidden"], 10),
         )
-    fit(model, train, Batches(data.test, normalize), trial, p, device.plan(graph=True))
+    fit(model, train, Batches(data.test, normalize), trial, p, device.plan())
 
 
 def normalize(images: torch.Tensor) -> torch.Tensor:

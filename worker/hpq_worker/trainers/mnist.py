@@ -24,7 +24,7 @@ def train(params: Params, trial: Trial) -> None:
     torch.manual_seed(p["seed"])
     with device.pick():
         model = network(p["width"], p["dropout"])
-    fit(model, train, Batches(data.test, normalize), trial, p, device.plan(graph=True))
+    fit(model, train, Batches(data.test, normalize), trial, p, device.plan())
 
 
 def network(width: int, dropout: float) -> nn.Sequential:

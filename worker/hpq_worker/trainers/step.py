@@ -1,8 +1,7 @@
 """One training step: forward, backward and update.
 
-On a GPU with `plan.graph`, the first call captures the whole step as one CUDA graph. The loss is a
-sum over the batch. `Step` divides the rate by the batch size and multiplies the decay by it, which
-is the update of a mean loss.
+The loss is a sum over the batch. `Step` divides the rate by the batch size and multiplies the decay
+by it, which is the update of a mean loss.
 """
 
 from __future__ import annotations
@@ -43,8 +42,9 @@ def measure(model: nn.Module, batch: Batch, sums: torch.Tensor, plan: Plan) -> t
 class Step:
     """A network with its optimizer: each call is one update with a batch of `size` images.
 
-    With `plan.graph` the first call captures the step; each call then copies its batch and rate
-    into the memory of the capture and replays it. All batches have the form of the first.
+    With `plan.graph` the first call captures the step as one CUDA graph; each call then copies its
+    batch and rate into the memory of the capture and replays it. All batches have the form of the
+    first.
 
     `sums` adds up loss and hits of all calls; the loop (`fit`) zeroes it before an epoch and reads
     it once after, so that no step waits for the device.
