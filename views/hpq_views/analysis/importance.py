@@ -136,13 +136,19 @@ def _sets_of(count: int, results: int, noun: str) -> str:
     return f"{count:,} {noun}s" if is_same else f"{count:,} different ones of {results:,} {noun}s"
 
 
-def _noun(sweep: SweepView) -> str:
+def noun_of(sweep: SweepView) -> str:
+    """Return what results are counted by: `setting` of replicates, else `trial`."""
     return "setting" if sweep.replicates > 1 else "trial"
+
+
+def mean_of(results: Sequence[float]) -> float:
+    """Return the mean of the results of replicates; a sum of large ones does not overflow."""
+    return math.fsum(value / len(results) for value in results)
 
 
 def _why_none(sweep: SweepView, count: int) -> str:
     if count and count < MIN_SETS and len(sweep.varying) > 1:
-        have = f"{trials_of(count, f'different {_noun(sweep)}')} {plural(count, 'has', 'have')}"
+        have = f"{trials_of(count, f'different {noun_of(sweep)}')} {plural(count, 'has', 'have')}"
         return f"only {have} a result (at least {MIN_SETS} are needed)"
     return "fewer than 2 parameters vary" if count else "no trial has a result"
 
@@ -166,7 +172,7 @@ def importance_of(
         if math.isfinite(objective):
             key = json.dumps(params, sort_keys=True)
             merged.setdefault(key, (params, []))[1].append(objective)
-    means = [(params, math.fsum(v / len(same) for v in same)) for params, same in merged.values()]
+    means = [(params, mean_of(same)) for params, same in merged.values()]
     stride = max(1, math.ceil(len(means) / _MOST_SETS))
     rows, count = means[::stride], len(means)
     results = sum(len(same) for _, same in merged.values())
@@ -181,7 +187,7 @@ def importance_of(
         metrics = [metric.name for metric in sweep.objectives]
         place = metrics.index(sweep.metric.name) if metrics and sweep.metric else 0
         file = cache / "importance" / f"{sweep.id}{f'.{place}' if place else ''}.json"
-        of = (__version__, _noun(sweep), sweep.varying, sweep.method, sweep.sampler)
+        of = (__version__, noun_of(sweep), sweep.varying, sweep.method, sweep.sampler)
         basis, digest = _digest_of(of), _digest_of([*of, *merged.items()])
         known = _kept(file, basis, digest, count)
         if known and (not known.newer or (may_lag and not sweep.state.is_over)):
@@ -194,10 +200,8 @@ def importance_of(
     ranks = _ranks([objective for _, objective in rows])
     r2, shares = _permuted(numpy, forest, varying, ranks)
     if not r2 >= MIN_R2:  # also NaN, of results near the largest number
-        words = (
-            f"{UNCLEAR}: the model of {_sets_of(count, results, _noun(sweep))} predicts too little"
-            f" (R² {r2:.2f} < {MIN_R2})"
-        )
+        used = _sets_of(count, results, noun_of(sweep))
+        words = f"{UNCLEAR}: the model of {used} predicts too little (R² {r2:.2f} < {MIN_R2})"
         found = Importance(sets=len(rows), of=count, r2=r2, why_none=words)
     else:
         looked = _where_it_looked(sweep, shares[0].param, [params for params, _ in means])
@@ -207,7 +211,7 @@ def importance_of(
             r2=r2,
             shares=shares,
             looked=looked,
-            noun=_noun(sweep),
+            noun=noun_of(sweep),
             results=results,
         )
     if file is not None:

@@ -17,7 +17,7 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import OTHER_CODE, FailureKind, Json, TrialState, TrialView, flatten
 from hpq.notice import plural
 from hpq.search.replicates import first_of_set
-from hpq_views.analysis.importance import Importance, importance_of
+from hpq_views.analysis.importance import Importance, importance_of, mean_of
 from hpq_views.analysis.space import are_numbers
 from hpq_views.text.text import clean, number, trials_of, value
 
@@ -189,13 +189,12 @@ class SweepSummary:
         self.objectives.append(objective)
         if is_finished:  # for means and medians: a pruned one is of a step
             self.results.append(objective)
+        first = first_of_set(self.sweep, trial.id.number)
         if self.sweep.replicates > 1:
-            first = first_of_set(self.sweep, trial.id.number)
             self.runs.setdefault(first, []).append(objective)
         count = len(self.objectives)
         at = count - 1 if count <= _MOST_SETS else self._rng.randrange(count)
         if at < _MOST_SETS:
-            first = first_of_set(self.sweep, trial.id.number)
             self._sets[at : at + 1] = [(self._varied(trial), objective, is_finished, first)]
 
     def _varied(self, trial: TrialView) -> dict[str, Json]:
@@ -212,7 +211,7 @@ class SweepSummary:
     @property
     def typical(self) -> Sequence[float]:
         """The results of finished trials; of replicates, the mean of each setting, as ranked."""
-        return [_mean(some) for some in self.runs.values()] or self.results
+        return [mean_of(some) for some in self.runs.values()] or self.results
 
     @property
     def typical_of(self) -> str:
@@ -282,7 +281,7 @@ class SweepSummary:
         """
         if self.runs:
             settings = {first: some for some, *_, first in self._sets}
-            rows = [(some, _mean(self.runs[first])) for first, some in settings.items()]
+            rows = [(some, mean_of(self.runs[first])) for first, some in settings.items()]
         else:
             rows = [(some, result) for some, result, is_finished, _ in self._sets if is_finished]
         if len(rows) < MIN_TRIALS_FOR_EFFECTS:
@@ -293,10 +292,6 @@ class SweepSummary:
             for name in self.sweep.varying
         ]  # fmt: skip
         return sorted((e for e in found if e), key=lambda e: -e.size)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(v / len(values) for v in values)
 
 
 def summaries_of(

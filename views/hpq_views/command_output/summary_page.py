@@ -13,7 +13,7 @@ from hpq.domain.trial import TrialView
 from hpq.notice import Notice
 from hpq_views.analysis.early_termination import describe_target
 from hpq_views.analysis.eta import coarse_duration
-from hpq_views.analysis.importance import Importance
+from hpq_views.analysis.importance import Importance, noun_of
 from hpq_views.analysis.output_records import sweep_record, trial_record
 from hpq_views.analysis.pareto_front import Front
 from hpq_views.analysis.rank_results import Standings, standings_of
@@ -141,8 +141,8 @@ def effect_lines(
     wide = max(width(e.param) for e in shown)
     label = max(width(level.label) for e in shown for level in e.levels)
     scale = scale_of([level.median for e in shown for level in e.levels])
-    what = "setting" if summary.runs else "trial"
-    most = max(width(_number_of(level, what)) for e in shown for level in e.levels)
+    noun = noun_of(summary.sweep)
+    most = max(width(_number_of(level, noun)) for e in shown for level in e.levels)
     medians = max(width(measure(level.median)) for e in shown for level in e.levels)
     room = min(_BAR, columns - wide - label - medians - most - 4 * 2)
     room = room if room >= _LEAST_BAR else 0
@@ -152,8 +152,8 @@ def effect_lines(
         yield [Span(f"({words})", Style.DIM)]
 
 
-def _number_of(level: Level, what: str) -> str:
-    shown = trials_of(level.count, what)
+def _number_of(level: Level, noun: str) -> str:
+    shown = trials_of(level.count, noun)
     if level.count > 2:
         shown += f", mean {measure(level.mean)}"
     return shown
@@ -165,7 +165,6 @@ def _one(
     wide, label, number = sizes
     metric = summary.sweep.metric
     medians = [level.median for level in effect.levels]
-    what = "setting" if summary.runs else "trial"
     best = max(medians) if metric and metric.goal is Goal.MAXIMIZE else min(medians)
     for i, level in enumerate(effect.levels):
         name = effect.param if i == 0 else ""
@@ -174,7 +173,7 @@ def _one(
             Span(f"{pad(name, wide)}  {pad(level.label, label)}  "),
             Span(pad(measure(level.median), number, right=True), style),
             *([Span(f"  {pad(bar(level.median, scale, room), room)}", Style.CYAN)] if room else []),
-            Span(f"  {_number_of(level, what)}", Style.DIM),
+            Span(f"  {_number_of(level, noun_of(summary.sweep))}", Style.DIM),
         ]
 
 
@@ -345,7 +344,7 @@ def print_summary_data(session: Session, sweep: SweepView, output: Format, *, to
 
 
 def _effects_record(summary: SweepSummary) -> list[dict[str, Any]]:
-    counted = "settings" if summary.runs else "trials"
+    counted = f"{noun_of(summary.sweep)}s"
     return [
         {
             "param": e.param,
